@@ -1,0 +1,246 @@
+"""The topic model, its documents, and the masking that turns documents into prediction problems.
+
+A document is kept as its word counts. Nothing in the paper's model sees the position of a word, so the counts
+(and, for every chosen position, the word shown there and the word to be predicted) are all that it can use.
+Word ids are the paper's: 0 is [MASK], words are 1..V with V = T v, and word i belongs to topic ceil(i / v).
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+MASK = 0  # id of the token [MASK]
+
+
+def _check_integer(name, value, minimum):
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+        raise ValueError(f"{name} = {value!r} is not allowed: a whole number, at least {minimum}, is wanted")
+
+
+@dataclass(frozen=True)
+class TopicModel:
+    """T disjoint topics of v equally likely words each (Section 3.1). ValueError unless T, v are integers >= 1."""
+
+    T: int = 10
+    v: int = 10
+
+    def __post_init__(self):
+        _check_integer("T", self.T, 1)
+        _check_integer("v", self.v, 1)
+
+    @property
+    def V(self) -> int:
+        """Number of words, without [MASK]."""
+        return self.T * self.v
+
+    @cached_property
+    def topic_of(self) -> np.ndarray:
+        """Topic 0..T-1 of every word id, shape (V+1,); -1 for [MASK]."""
+        return (np.arange(self.V + 1) - 1) // self.v
+
+    @cached_property
+    def membership(self) -> np.ndarray:
+        """1 where word i belongs to topic t, shape (V+1, T); the row of [MASK] is zero."""
+        return (self.topic_of[:, None] == np.arange(self.T)).astype(float)
+
+
+@dataclass(frozen=True)
+class FixedTopics:
+    """Every document has tau distinct topics, equally weighted (Section 3.1). ValueError unless 1 <= tau (<= T)."""
+
+    tau: int = 2
+
+    def __post_init__(self):
+        _check_integer("tau", self.tau, 1)
+
+    def sample(self, topics: TopicModel, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Topic weights theta of n documents, shape (n, T)."""
+        if self.tau > topics.T:
+            raise ValueError(f"tau = {self.tau} is not allowed: a document cannot have more than T = {topics.T} topics")
+        chosen = np.argsort(rng.random((n, topics.T)), axis=1)[:, : self.tau]
+        theta = np.zeros((n, topics.T))
+        np.put_along_axis(theta, chosen, 1 / self.tau, axis=1)
+        return theta
+
+    def kappa(self, T: int) -> float:
+        """kappa_theta = (T-tau) / (tau T (T-1)), where Cov(theta) = kappa_theta (I - 11'/T)."""
+        if not self.tau < T:
+            raise ValueError(f"tau = {self.tau} is not allowed with T = {T}: with tau = T all documents are alike")
+        return (T - self.tau) / (self.tau * T * (T - 1))
+
+
+@dataclass(frozen=True)
+class DirichletTopics:
+    """Topic weights theta ~ Dirichlet(alpha, ..., alpha), as in LDA (Section 6). ValueError unless alpha > 0."""
+
+    alpha: float = 0.1
+
+    def __post_init__(self):
+        if not (self.alpha > 0 and np.isfinite(self.alpha)):
+            raise ValueError(f"alpha = {self.alpha!r} is not allowed: a number above 0 is wanted")
+
+    def sample(self, topics: TopicModel, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Topic weights theta of n documents, shape (n, T)."""
+        return rng.dirichlet(np.full(topics.T, float(self.alpha)), size=n)
+
+    def kappa(self, T: int) -> float:
+        """kappa_theta = 1 / (T (T alpha + 1)), where Cov(theta) = kappa_theta (I - 11'/T)."""
+        if T < 2:
+            raise ValueError(f"T = {T} is not allowed: with one topic all documents are alike")
+        return 1 / (T * (T * self.alpha + 1))
+
+
+@dataclass(frozen=True)
+class Masking:
+    """The masking law of Section 3.2: a position is chosen with probability p_m; a chosen position keeps its word
+    with probability p_c, shows a uniformly random word of 1..V with probability p_r, and [MASK] otherwise.
+
+    ValueError unless 0 < p_m <= 1, p_c >= 0, p_r >= 0 and p_c + p_r < 1.
+    """
+
+    p_m: float = 0.15
+    p_c: float = 0.1
+    p_r: float = 0.1
+
+    def __post_init__(self):
+        if not 0 < self.p_m <= 1:
+            raise ValueError(f"p_m = {self.p_m!r} is not allowed: above 0 and at most 1 is wanted")
+        for name, rate in (("p_c", self.p_c), ("p_r", self.p_r)):
+            if not 0 <= rate < 1:
+                raise ValueError(f"{name} = {rate!r} is not allowed: at least 0 and below 1 is wanted")
+        if not self.p_c + self.p_r < 1:
+            raise ValueError(f"p_c + p_r = {self.p_c + self.p_r:g} is not allowed: below 1, or no [MASK] is left")
+
+    @property
+    def mu(self) -> float:
+        """mu = p_m (1-p_c-p_r): probability that a position shows [MASK]."""
+        return self.p_m * (1 - self.p_c - self.p_r)
+
+    @property
+    def a(self) -> float:
+        """a = 1 - (1-p_c) p_m: probability that a position still shows its own word, replaced ones aside."""
+        return 1 - (1 - self.p_c) * self.p_m
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Documents as word counts.
+
+    counts: how often each word occurs, integers of shape (n, V+1), column 0 ([MASK]) zero.
+    theta: the topic weights that each document was drawn from, shape (n, T).
+    """
+
+    topics: TopicModel
+    counts: np.ndarray
+    theta: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, rows) -> "Documents":
+        """The documents in `rows` (a slice or an array of indices), in that order."""
+        return replace(self, counts=self.counts[rows], theta=self.theta[rows])
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """N of every document, shape (n,)."""
+        return self.counts.sum(axis=1)
+
+
+def length_range(length) -> tuple[int, int]:
+    """(N_min, N_max) of a constant length N or a range (N_min, N_max). ValueError unless 1 <= N_min <= N_max."""
+    low, high = (length, length) if np.ndim(length) == 0 else length
+    _check_integer("length", low, 1)
+    _check_integer("length", high, 1)
+    if low > high:
+        raise ValueError(f"length = ({low}, {high}) is not allowed: the shortest length comes first")
+    return int(low), int(high)
+
+
+def sample_documents(topics: TopicModel, n: int, mixture, length, rng: np.random.Generator) -> Documents:
+    """n documents of the topic model (Section 3.1, or LDA with DirichletTopics).
+
+    mixture: FixedTopics(tau) or DirichletTopics(alpha), the law of the topic weights theta.
+    length: N, or (N_min, N_max) for N uniform on N_min..N_max, both ends included.
+
+    A topic count is multinomial given theta and N, and the words of a topic are uniform given its count, so no token
+    is drawn one by one. ValueError for an impossible n, tau or length.
+    """
+    _check_integer("n", n, 1)
+    low, high = length_range(length)
+    lengths = rng.integers(low, high + 1, size=n)
+    theta = mixture.sample(topics, n, rng)
+    topic_counts = rng.multinomial(lengths, theta)  # (n, T)
+    cells = np.repeat(np.arange(n * topics.T), topic_counts.ravel())  # (document, topic) of every token
+    words = rng.integers(topics.v, size=cells.size)
+    counts = np.zeros((n, topics.V + 1), dtype=np.int64)
+    counts[:, 1:] = np.bincount(cells * topics.v + words, minlength=n * topics.V).reshape(n, topics.V)
+    return Documents(topics, counts, theta)
+
+
+@dataclass(frozen=True)
+class MaskedDocuments:
+    """Documents after masking: what the model sees and what it must predict.
+
+    keys: masked word counts over all positions, shape (n, V+1), column 0 counting [MASK].
+    chosen: the same over chosen positions only, shape (n, V+1).
+    document, query, label, weight: the chosen positions, grouped; `weight` positions of `document` show the word
+        `query` in place of the word `label`. Sorted by document, then query; shape (groups,) each.
+    """
+
+    keys: np.ndarray
+    chosen: np.ndarray
+    document: np.ndarray
+    query: np.ndarray
+    label: np.ndarray
+    weight: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        """How often each word has to be predicted in each document, shape (n, V+1)."""
+        n, width = self.keys.shape
+        cells = self.document * width + self.label
+        return np.bincount(cells, self.weight, minlength=n * width).reshape(n, width)
+
+
+def mask_documents(documents: Documents, masking: Masking, rng: np.random.Generator) -> MaskedDocuments:
+    """Fresh masks for every document (Section 3.2), conditioned on at least one chosen position in each."""
+    counts = documents.counts
+    n, width = counts.shape
+    row, word = np.nonzero(counts)
+    number = counts[row, word]
+    picked = rng.binomial(number, masking.p_m)
+    empty = np.flatnonzero(np.bincount(row, picked, minlength=n) == 0)
+    if empty.size:
+        first = np.searchsorted(row, empty), np.searchsorted(row, empty, side="right")
+        for i, j, k in zip(*first, _at_least_one(documents.lengths[empty], masking.p_m, rng), strict=True):
+            picked[i:j] = rng.multivariate_hypergeometric(number[i:j], k)
+    kept = rng.binomial(picked, masking.p_c)
+    random = rng.binomial(picked - kept, masking.p_r / (1 - masking.p_c))
+    hidden = picked - kept - random
+    row_r, label_r = np.repeat(row, random), np.repeat(word, random)
+    query_r = rng.integers(1, width, size=row_r.size)
+
+    document = np.concatenate([row, row, row_r])
+    query = np.concatenate([np.full(row.size, MASK), word, query_r])
+    label = np.concatenate([word, word, label_r])
+    weight = np.concatenate([hidden, kept, np.ones(row_r.size, dtype=np.int64)])
+    used = np.flatnonzero(weight)
+    used = used[np.argsort(document[used] * width + query[used], kind="stable")]
+    document, query, label, weight = document[used], query[used], label[used], weight[used]
+
+    chosen = np.bincount(document * width + query, weight, minlength=n * width).reshape(n, width)
+    keys = counts + chosen
+    keys[row, word] -= picked
+    return MaskedDocuments(keys, chosen, document, query, label, weight)
+
+
+def _at_least_one(lengths, p_m, rng):
+    """k ~ Binomial(N, p_m) given k >= 1: the first chosen position is truncated geometric, the later ones are free."""
+    u = rng.random(len(lengths))
+    first = np.floor(np.log1p(u * np.expm1(lengths * np.log1p(-p_m))) / np.log1p(-p_m)).astype(np.int64)
+    return 1 + rng.binomial(np.maximum(lengths - 1 - first, 0), p_m)
