@@ -1,0 +1,71 @@
+"""A companion to "How Do Transformers Learn Topic Structure" (Li, Li & Risteski, ICML 2023)."""
+
+from .claims import Claim, check, write_table
+from .data import (
+    MASK,
+    DirichletTopics,
+    Documents,
+    FixedTopics,
+    MaskedDocuments,
+    Masking,
+    TopicModel,
+    mask_documents,
+    sample_documents,
+)
+from .measure import BlockStatistics, block_statistics, relative_distance, shuffle_topics
+from .model import TopicTransformer
+from .parameters import check_parameters
+from .plots import heat_maps, save_figure
+from .theory import (
+    constants,
+    corpus_loss,
+    corpus_moments,
+    corpus_optimum,
+    diagonal_optimum,
+    mode_moments,
+    ridge_optimum,
+    stage1_family,
+    stage1_optimum,
+    theorem1_embedding,
+    theorem3_interval,
+    theorem5_interval,
+)
+from .train import History, evaluate, train
+
+__all__ = [
+    "MASK",
+    "BlockStatistics",
+    "Claim",
+    "DirichletTopics",
+    "Documents",
+    "FixedTopics",
+    "History",
+    "MaskedDocuments",
+    "Masking",
+    "TopicModel",
+    "TopicTransformer",
+    "block_statistics",
+    "check",
+    "check_parameters",
+    "constants",
+    "corpus_loss",
+    "corpus_moments",
+    "corpus_optimum",
+    "diagonal_optimum",
+    "evaluate",
+    "heat_maps",
+    "mask_documents",
+    "mode_moments",
+    "relative_distance",
+    "ridge_optimum",
+    "sample_documents",
+    "save_figure",
+    "shuffle_topics",
+    "stage1_family",
+    "stage1_optimum",
+    "theorem1_embedding",
+    "theorem3_interval",
+    "theorem5_interval",
+    "train",
+    "write_table",
+]

@@ -13,7 +13,8 @@ import numpy as np
 MASK = 0  # id of the token [MASK]
 
 
-def _check_integer(name, value, minimum):
+def check_integer(name: str, value, minimum: int) -> None:
+    """ValueError, naming the argument, unless `value` is a whole number of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise ValueError(f"{name} = {value!r} is not allowed: a whole number, at least {minimum}, is wanted")
 
@@ -26,8 +27,8 @@ class TopicModel:
     v: int = 10
 
     def __post_init__(self):
-        _check_integer("T", self.T, 1)
-        _check_integer("v", self.v, 1)
+        check_integer("T", self.T, 1)
+        check_integer("v", self.v, 1)
 
     @property
     def V(self) -> int:
@@ -52,7 +53,7 @@ class FixedTopics:
     tau: int = 2
 
     def __post_init__(self):
-        _check_integer("tau", self.tau, 1)
+        check_integer("tau", self.tau, 1)
 
     def sample(self, topics: TopicModel, n: int, rng: np.random.Generator) -> np.ndarray:
         """Topic weights theta of n documents, shape (n, T)."""
@@ -151,8 +152,8 @@ class Documents:
 def length_range(length) -> tuple[int, int]:
     """(N_min, N_max) of a constant length N or a range (N_min, N_max). ValueError unless 1 <= N_min <= N_max."""
     low, high = (length, length) if np.ndim(length) == 0 else length
-    _check_integer("length", low, 1)
-    _check_integer("length", high, 1)
+    check_integer("length", low, 1)
+    check_integer("length", high, 1)
     if low > high:
         raise ValueError(f"length = ({low}, {high}) is not allowed: the shortest length comes first")
     return int(low), int(high)
@@ -167,7 +168,7 @@ def sample_documents(topics: TopicModel, n: int, mixture, length, rng: np.random
     A topic count is multinomial given theta and N, and the words of a topic are uniform given its count, so no token
     is drawn one by one. ValueError for an impossible n, tau or length.
     """
-    _check_integer("n", n, 1)
+    check_integer("n", n, 1)
     low, high = length_range(length)
     lengths = rng.integers(low, high + 1, size=n)
     theta = mixture.sample(topics, n, rng)

@@ -1,0 +1,212 @@
+"""The parameters of a notebook: their names, types and allowed values; where its outputs go.
+
+The cell tagged `parameters` is the only place that says what a notebook accepts, in the form that
+`papermill --help-notebook` shows as well:
+
+    n_topics: int = 10  # topics T (at least 2)
+    p_m: float = 0.15  # share of positions chosen for prediction (above 0, at most 1)
+    optimizer: str = "sgd"  # optimizer (sgd | adam)
+
+The last parenthesised clause of the comment is the rule: bounds (at least, above, at most, below) joined by
+commas, or choices joined by bars. Without a clause every value of the type is allowed.
+"""
+
+import ast
+import difflib
+import hashlib
+import json
+import math
+import operator
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import papermill
+
+ROOT = Path(__file__).resolve().parent.parent  # the repository: notebooks/, figures/ and runs/ are in it
+
+TYPES = {"int": int, "float": float, "str": str, "bool": bool}
+BOUNDS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One line of a parameters cell; `rule` is the text of its last parenthesised clause, "" without one."""
+
+    name: str
+    type: type
+    default: int | float | str | bool
+    help: str
+    rule: str = ""
+
+    @property
+    def choices(self) -> list:
+        """The allowed values of a rule such as `sgd | adam`; an empty list for any other rule."""
+        return [self.type(choice.strip()) for choice in self.rule.split("|")] if "|" in self.rule else []
+
+    @property
+    def bounds(self) -> list:
+        """(comparison, bound) for each part of a rule such as `above 0, at most 1`."""
+        if not self.rule or "|" in self.rule:
+            return []
+        parts = [part.strip().rpartition(" ") for part in self.rule.split(",")]
+        return [(BOUNDS[words], float(number)) for words, _, number in parts]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run that `check_parameters` let through: the notebook's name and the values of its parameters."""
+
+    notebook: str
+    values: dict
+
+
+_current_run: Run | None = None
+
+
+def current_run() -> Run | None:
+    """The run whose parameters were checked last in this process; None before the first."""
+    return _current_run
+
+
+def read_parameters(notebook: Path) -> dict[str, Parameter]:
+    """The parameters of a notebook, in the order of its parameters cell, as papermill sees them.
+
+    Raises ValueError if an annotation, a default or a rule in that cell cannot be understood, or a default
+    breaks its own rule.
+    """
+    parameters = {}
+    for name, seen in papermill.inspect_notebook(str(notebook)).items():
+        where = f"{Path(notebook).name}: {name}"
+        if seen["inferred_type_name"] not in TYPES:
+            raise ValueError(f"{where}: the annotation must be one of {', '.join(TYPES)}")
+        try:
+            default = ast.literal_eval(seen["default"])
+        except (ValueError, SyntaxError):
+            raise ValueError(f"{where}: the default {seen['default']} is not a literal") from None
+        clauses = re.findall(r"\(([^()]*)\)", seen["help"])
+        parameter = Parameter(name, TYPES[seen["inferred_type_name"]], default, seen["help"], *clauses[-1:])
+        if not _is_rule(parameter):
+            raise ValueError(f"{where}: ({parameter.rule}) is not a rule such as (above 0, at most 1) or (sgd | adam)")
+        try:
+            check_values({name: parameter}, {name: default})
+        except ValueError as error:
+            raise ValueError(f"{where}: the default breaks its own rule: {error}") from None
+        parameters[name] = parameter
+    return parameters
+
+
+def check_values(parameters: dict[str, Parameter], values: dict, notebook: str = "this notebook") -> None:
+    """Check values by name against the parameters of `notebook` (a name for the message).
+
+    Raises ValueError with one line that says the parameter, the value and what is allowed.
+    """
+    for name, value in values.items():
+        if name not in parameters:
+            near = _did_you_mean(name, list(parameters))
+            raise ValueError(f"{name} is not a parameter of {notebook}; it has: {', '.join(parameters)}{near}")
+        parameter = parameters[name]
+        kind, choices, rule = parameter.type, parameter.choices, parameter.rule
+        allowed = f"one of {', '.join(map(str, choices))}" if choices else rule
+        shown = f"{name} = {_one_line(value)}"
+        is_int = isinstance(value, int) and not isinstance(value, bool)
+        fits = is_int if kind is int else isinstance(value, kind) or (kind is float and is_int)
+        if not fits:
+            wanted = ", ".join(filter(None, [f"{_article(kind.__name__)} is wanted", allowed]))
+            raise ValueError(f"{shown} is {_article(type(value).__name__)}: {wanted}")
+        if kind is float and not math.isfinite(value):
+            raise ValueError(f"{shown}: must be {', '.join(filter(None, ['a finite number', allowed]))}")
+        if choices and value not in choices:
+            near = _did_you_mean(repr(value), list(map(repr, choices)))
+            raise ValueError(f"{shown} is not allowed: choose {allowed}{near}")
+        if not all(holds(value, bound) for holds, bound in parameter.bounds):
+            raise ValueError(f"{shown}: must be {rule}")
+
+
+def check_parameters(notebook: str, namespace: dict) -> Path:
+    """Check the parameters of the running notebook; return the folder for its figures and tables (created).
+
+    `notebook` is its name without .ipynb, `namespace` is `globals()`. Only the default values write to figures/.
+    Raises ValueError for an unknown, missing, mistyped or impossible value, FileNotFoundError for no such notebook.
+    """
+    path = ROOT / "notebooks" / f"{notebook}.ipynb"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: check_parameters wants the name of the notebook it is in")
+    parameters = read_parameters(path)
+    check_values(parameters, dict.fromkeys(sorted(_injected_names(namespace) - set(parameters))), notebook)
+    for name in parameters:
+        if name not in namespace:
+            raise ValueError(f"{name} has no value: run the cell tagged parameters of {notebook} first")
+    values = {name: namespace[name] for name in parameters}
+    check_values(parameters, values, notebook)
+
+    global _current_run
+    _current_run = Run(notebook, values)
+    changed = changed_values(notebook, parameters, values)
+    chosen = values.get("figures_dir") or os.environ.get("TOPICLIB_FIGURES")
+    if chosen:
+        folder = Path(chosen).expanduser()
+    elif not changed:
+        folder = ROOT / "figures"
+    else:
+        folder = run_folder(notebook, changed)
+        print(f"Not the default parameters: figures and tables go to {folder.relative_to(ROOT).as_posix()}")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def changed_values(notebook: str, parameters: dict[str, Parameter], values: dict) -> dict:
+    """The values that differ from the run whose figures are committed; empty for that run itself.
+
+    The committed run is the notebook's defaults and, beside its figures, the record claims_NN.json: a reader who
+    edits and saves the parameters cell has new defaults, but must not overwrite the committed figures. A maintainer
+    who means to change a default deletes that file.
+    """
+    values = {name: value for name, value in values.items() if name != "figures_dir"}
+    changed = {name: value for name, value in values.items() if value != parameters[name].default}
+    record = ROOT / "figures" / f"claims_{notebook[:2]}.json"
+    if not changed and record.is_file():
+        committed = json.loads(record.read_text(encoding="utf-8"))["parameters"]
+        if committed != values:
+            return {k: v for k, v in values.items() if k not in committed or committed[k] != v} or values
+    return changed
+
+
+def run_folder(notebook: str, changed: dict) -> Path:
+    """The folder of a run with other than the committed values, e.g. ROOT/runs/03_stage1/optimizer=adam,seed=1."""
+    exact = ",".join(f"{name}={value}" for name, value in changed.items())
+    readable = re.sub(r"[^A-Za-z0-9=.,_+-]", "_", exact)[:100]
+    if readable != exact:  # shortened or replaced: the hash keeps two such runs apart
+        readable += "-" + hashlib.sha256(exact.encode()).hexdigest()[:8]
+    return ROOT / "runs" / notebook / readable
+
+
+def _injected_names(namespace: dict) -> set[str]:
+    # papermill only warns about a name that the notebook does not have. IPython keeps the cells that ran in `In`,
+    # and the cell that papermill adds starts with "# Parameters"; the last one counts, earlier ones were replaced.
+    cells = [cell for cell in namespace.get("In", []) if cell.startswith("# Parameters\n")]
+    assignments = ast.parse(cells[-1]).body if cells else []
+    return {node.targets[0].id for node in assignments if isinstance(node, ast.Assign)}
+
+
+def _is_rule(parameter: Parameter) -> bool:
+    try:
+        choices, bounds = parameter.choices, parameter.bounds
+    except (ValueError, KeyError):  # not a number, or not one of the words
+        return False
+    return not (parameter.type is bool and choices) and not (parameter.type in (str, bool) and bounds)
+
+
+def _did_you_mean(word: str, words: list[str]) -> str:
+    near = difflib.get_close_matches(word, words, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _article(type_name: str) -> str:
+    return f"{'an' if type_name[0] in 'aeiou' else 'a'} {type_name}"
+
+
+def _one_line(value) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,78 @@
+"""How the figures look, and how they are saved."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+
+from .data import TopicModel
+
+DIVERGING = sns.color_palette("vlag", as_cmap=True)
+
+sns.set_theme(
+    context="notebook",
+    style="ticks",
+    palette="colorblind",
+    rc={
+        "figure.constrained_layout.use": True,
+        "figure.dpi": 90,
+        "savefig.dpi": 160,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": "medium",
+        "legend.frameon": False,
+        "lines.linewidth": 1.8,
+        "pdf.fonttype": 42,
+    },
+)
+
+
+def heat_maps(panels: dict[str, np.ndarray], topics: TopicModel, *, columns=4, limit=None, label="entry", axes=None):
+    """Matrices over tokens side by side, one diverging colour scale centred at 0, lines between topics; the figure.
+
+    panels: title -> (V+1) x (V+1) matrix, row = word predicted, column = word seen, row and column 0 = [MASK].
+    limit: end of the colour scale; by default the 99.5% quantile of all |entries|, so that a few do not hide the rest.
+    axes: draw into these instead of a new figure (then the colour bar goes beside them).
+    """
+    if axes is None:
+        rows = -(-len(panels) // columns)
+        columns = min(columns, len(panels))
+        size = (2.75 * columns + 0.9, 2.95 * rows)
+        axes = plt.subplots(rows, columns, figsize=size, squeeze=False, sharex=True, sharey=True)[1]
+        for spare in axes.flat[len(panels) :]:
+            spare.remove()
+    axes = np.ravel(axes)[: len(panels)]
+    if limit is None:
+        limit = max(np.quantile(np.abs(matrix), 0.995) for matrix in panels.values()) or 1.0
+    for axis, (title, matrix) in zip(axes, panels.items(), strict=True):
+        image = axis.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
+        axis.set_title(title)
+        edges = np.arange(topics.T + 1) * topics.v + 0.5
+        axis.set_xticks(edges, [])
+        axis.set_yticks(edges, [])
+        if topics.T <= 20:
+            axis.hlines(edges, 0.5, topics.V + 0.5, color="0.35", linewidth=0.3)
+            axis.vlines(edges, 0.5, topics.V + 0.5, color="0.35", linewidth=0.3)
+        axis.tick_params(length=2)
+        sns.despine(ax=axis, left=True, bottom=True)
+    grid = axes[0].get_subplotspec().get_gridspec()
+    for axis in axes:
+        place = axis.get_subplotspec()
+        if place.colspan.start == 0:
+            axis.set_ylabel("word predicted")
+        if place.rowspan.stop == grid.nrows:
+            axis.set_xlabel("word seen")
+    axes[0].figure.colorbar(image, ax=list(axes), label=label, fraction=0.03, pad=0.02, extend="both")
+    return axes[0].figure
+
+
+def save_figure(figure, folder: Path, name: str) -> None:
+    """Write `name`.png and `name`.pdf into `folder`, the same bytes each time; never a half-written file."""
+    for ending, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None, "Producer": None})):
+        with tempfile.NamedTemporaryFile(dir=folder, suffix=f".{ending}", delete=False) as temporary:
+            figure.savefig(temporary, format=ending, metadata=metadata)
+        os.chmod(temporary.name, 0o644)
+        os.replace(temporary.name, Path(folder) / f"{name}.{ending}")

@@ -1,0 +1,112 @@
+"""One training loop: fresh masks every epoch, SGD or Adam, squared loss or cross-entropy, real L2."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from .data import Documents, MaskedDocuments, Masking, check_integer, mask_documents
+from .model import LOSSES, TopicTransformer, batches, loss_sum
+
+OPTIMIZERS = ("sgd", "adam")
+DECAYS = ("none", "linear")
+
+
+@dataclass
+class History:
+    """What was recorded at each of `steps` (updates done so far): arrays of shape (records,) or (records, ...).
+
+    loss: mean training loss per chosen position, without the penalty, over the batches since the previous record,
+        each taken before its update. norms: Frobenius norm of each trained part. measured: what `measure` returned.
+    """
+
+    steps: np.ndarray
+    loss: np.ndarray
+    norms: dict[str, np.ndarray] = field(default_factory=dict)
+    measured: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def train(
+    model: TopicTransformer,
+    documents: Documents,
+    masking: Masking,
+    *,
+    loss: str = "squared",
+    optimizer: str = "sgd",
+    learning_rate: float = 1.0,
+    epochs: int = 10,
+    batch_size: int = 40,
+    weight_decay: float = 0.0,
+    decay: str = "none",
+    seed: int = 0,
+    record_every: int | None = None,
+    measure: Callable[[TopicTransformer], dict] | None = None,
+) -> History:
+    """Train the trained parts of `model` in place; the same seed gives the same run, bit for bit on one machine.
+
+    Each epoch shuffles the documents and masks them afresh. Minimised is the mean loss over a batch's chosen positions
+    plus weight_decay ||theta||^2, theta all trained parts (equation 2). decay "linear" lets the learning rate fall to 0
+    over the run. A record is made every `record_every` steps (by default every epoch) and at the end.
+    ValueError for an impossible argument, FloatingPointError when the loss is no longer finite.
+    """
+    _check_arguments(loss, optimizer, learning_rate, epochs, batch_size, weight_decay, decay)
+    rng = np.random.default_rng(seed)
+    parts = {name: part for name, part in model.named_parameters() if part.requires_grad}
+    if not parts:
+        raise ValueError("the model has no trained part: name at least one in TopicTransformer(..., trained=...)")
+    kind = torch.optim.SGD if optimizer == "sgd" else torch.optim.Adam
+    update = kind(parts.values(), lr=learning_rate, weight_decay=2 * weight_decay)  # torch adds weight_decay * theta
+    steps_an_epoch = -(-len(documents) // batch_size)
+    total, step, pending, records = epochs * steps_an_epoch, 0, [], []
+
+    def record():
+        norms = {name: part.detach().norm().item() for name, part in parts.items()}
+        records.append((step, np.mean(pending), norms, measure(model) if measure else {}))
+        pending.clear()
+
+    for _ in range(epochs):
+        masked = mask_documents(documents[rng.permutation(len(documents))], masking, rng)
+        for queries in batches(masked, model, batch_size):
+            mean = loss_sum(model(queries), queries.labels, loss) / queries.labels.sum()
+            pending.append(mean.item())
+            if not np.isfinite(pending[-1]):
+                raise FloatingPointError(f"the loss is {pending[-1]} at step {step}: try a smaller learning rate")
+            if step % (record_every or steps_an_epoch) == 0:
+                record()
+            if decay == "linear":
+                update.param_groups[0]["lr"] = learning_rate * (1 - step / total)
+            update.zero_grad()
+            mean.backward()
+            update.step()
+            step += 1
+    if not pending:  # the last step was recorded before its update
+        pending.append(records[-1][1])
+    record()
+
+    steps, losses, norms, measured = zip(*records, strict=True)
+    columns = [{key: np.array([row[key] for row in rows]) for key in rows[0]} for rows in (norms, measured)]
+    return History(np.array(steps), np.array(losses), *columns)
+
+
+def evaluate(model: TopicTransformer, masked: MaskedDocuments, loss: str = "squared", batch_size: int = 1000) -> float:
+    """Mean loss per chosen position on masked documents, without the penalty (squared, or cross-entropy in nats)."""
+    with torch.no_grad():
+        sums = [loss_sum(model(queries), queries.labels, loss).item() for queries in batches(masked, model, batch_size)]
+    return sum(sums) / float(masked.weight.sum())
+
+
+def _check_arguments(loss, optimizer, learning_rate, epochs, batch_size, weight_decay, decay):
+    for name, value, allowed in (
+        ("loss", loss, LOSSES),
+        ("optimizer", optimizer, OPTIMIZERS),
+        ("decay", decay, DECAYS),
+    ):
+        if value not in allowed:
+            raise ValueError(f"{name} = {value!r} is not allowed: choose one of {', '.join(allowed)}")
+    check_integer("epochs", epochs, 1)
+    check_integer("batch_size", batch_size, 1)
+    if not (learning_rate > 0 and np.isfinite(learning_rate)):
+        raise ValueError(f"learning_rate = {learning_rate!r} is not allowed: a number above 0 is wanted")
+    if not (weight_decay >= 0 and np.isfinite(weight_decay)):
+        raise ValueError(f"weight_decay = {weight_decay!r} is not allowed: a number, at least 0, is wanted")
