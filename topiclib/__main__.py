@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -162,8 +162,10 @@ def _run_one(job: Job) -> tuple[str, list[str]]:
 
 
 def _execute(job: Job, notebook: Path, figures: Path) -> None:
-    with _environment("TOPICLIB_FIGURES", str(figures)):
-        logging.getLogger("papermill").setLevel(logging.ERROR)
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    before = os.environ.get("TOPICLIB_FIGURES", "")  # empty means unset
+    os.environ["TOPICLIB_FIGURES"] = str(figures)
+    try:
         papermill.execute_notebook(
             job.source,
             notebook,
@@ -171,20 +173,11 @@ def _execute(job: Job, notebook: Path, figures: Path) -> None:
             kernel_name="python3",
             cwd=parameters.ROOT / "notebooks",
             progress_bar=sys.stderr.isatty(),
-            extra_arguments=["--IPKernelApp.log_level=ERROR"],  # the kernel warns that local TCP is not encrypted
+            # The kernel would log that TCP is not encrypted, and its end after Ctrl-C; a cell's errors are outputs.
+            extra_arguments=["--IPKernelApp.log_level=CRITICAL"],
         )
-
-
-@contextmanager
-def _environment(name: str, value: str):
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
     finally:
-        os.environ.pop(name)
-        if before is not None:
-            os.environ[name] = before
+        os.environ["TOPICLIB_FIGURES"] = before
 
 
 def _claims(record: Path) -> list[dict]:

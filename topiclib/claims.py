@@ -81,8 +81,8 @@ class Claim:
     def shown(self) -> tuple[str, str]:
         """(predicted, measured) as they are printed, e.g. ("0.110 ± 0.005", "0.109") or ("< 0.0500", "0.0012")."""
         predicted = _number(self.predicted, self.digits)
-        # What is far below the prediction or the tolerance is rounding noise, which differs between machines.
-        scale = max(abs(self.predicted), self.tolerance or self.margin)
+        # Next to the prediction or its tolerance the rest is rounding noise, which differs between machines.
+        scale = max(abs(self.predicted), self.tolerance) if self.relation == "=" else 0.0
         measured = _number(self.measured, self.digits, scale)
         if self.relation == "=":
             return f"{predicted} ± {self.tolerance:.3g}", measured
@@ -160,7 +160,7 @@ def _table(claims: list[Claim]) -> list[str]:
     widths[0] = max(20, min(widths[0], WIDTH - sum(widths[1:]) - 9))
     lines = []
     for row in cells:
-        wrapped = textwrap.wrap(row[0], widths[0])
+        wrapped = textwrap.wrap(row[0], widths[0], break_on_hyphens=False)
         for number, text in enumerate(wrapped):
             parts = (text, *(row[1:] if number == 0 else ("", "", "")))
             lines.append(" | ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip(" |"))

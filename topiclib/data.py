@@ -165,18 +165,16 @@ def sample_documents(topics: TopicModel, n: int, mixture, length, rng: np.random
     mixture: FixedTopics(tau) or DirichletTopics(alpha), the law of the topic weights theta.
     length: N, or (N_min, N_max) for N uniform on N_min..N_max, both ends included.
 
-    A topic count is multinomial given theta and N, and the words of a topic are uniform given its count, so no token
-    is drawn one by one. ValueError for an impossible n, tau or length.
+    Topic counts are multinomial given theta and N, word counts given the topic counts: no token is drawn one by one.
+    ValueError for an impossible n, tau or length.
     """
     check_integer("n", n, 1)
     low, high = length_range(length)
     lengths = rng.integers(low, high + 1, size=n)
     theta = mixture.sample(topics, n, rng)
     topic_counts = rng.multinomial(lengths, theta)  # (n, T)
-    cells = np.repeat(np.arange(n * topics.T), topic_counts.ravel())  # (document, topic) of every token
-    words = rng.integers(topics.v, size=cells.size)
     counts = np.zeros((n, topics.V + 1), dtype=np.int64)
-    counts[:, 1:] = np.bincount(cells * topics.v + words, minlength=n * topics.V).reshape(n, topics.V)
+    counts[:, 1:] = rng.multinomial(topic_counts, np.full(topics.v, 1 / topics.v)).reshape(n, topics.V)
     return Documents(topics, counts, theta)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .data import MASK, MaskedDocuments, TopicModel
+from .data import MASK, MaskedDocuments, TopicModel, check_integer
 
 torch.set_num_threads(1)  # the matrices are small: a second thread costs more than it brings
 
@@ -63,7 +63,8 @@ class TopicTransformer(nn.Module):
     ):
         super().__init__()
         width, initial = topics.V + 1, dict(initial or {})
-        d = d or width
+        d = width if d is None else d
+        check_integer("d", d, 1)
         shapes = {"W_E": (d, width), "W_K": (d, d), "W_Q": (d, d), "W_V": (d, d), "W_pred": (width, d)}
         shapes |= {"b_K": (d,), "b_Q": (d,), "b_V": (d,), "b_pred": (width,)}
         named = set(trained) | set(initial)

@@ -105,7 +105,7 @@ def check_values(parameters: dict[str, Parameter], values: dict, notebook: str =
     for name, value in values.items():
         if name not in parameters:
             near = _did_you_mean(name, list(parameters))
-            raise ValueError(f"{name} is not a parameter of {notebook}; it has: {', '.join(parameters)}{near}")
+            raise ValueError(f"{name} is not a parameter of {notebook}: choose one of {', '.join(parameters)}{near}")
         parameter = parameters[name]
         kind, choices, rule = parameter.type, parameter.choices, parameter.rule
         allowed = f"one of {', '.join(map(str, choices))}" if choices else rule

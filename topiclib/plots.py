@@ -1,7 +1,7 @@
 """How the figures look, and how they are saved."""
 
+import io
 import os
-import tempfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -72,7 +72,12 @@ def heat_maps(panels: dict[str, np.ndarray], topics: TopicModel, *, columns=4, l
 def save_figure(figure, folder: Path, name: str) -> None:
     """Write `name`.png and `name`.pdf into `folder`, the same bytes each time; never a half-written file."""
     for ending, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None, "Producer": None})):
-        with tempfile.NamedTemporaryFile(dir=folder, suffix=f".{ending}", delete=False) as temporary:
-            figure.savefig(temporary, format=ending, metadata=metadata)
-        os.chmod(temporary.name, 0o644)
-        os.replace(temporary.name, Path(folder) / f"{name}.{ending}")
+        content = io.BytesIO()
+        figure.savefig(content, format=ending, metadata=metadata)
+        place = Path(folder) / f"{name}.{ending}"
+        partial = place.with_name(f".{place.name}.{os.getpid()}")
+        try:
+            partial.write_bytes(content.getvalue())
+            os.replace(partial, place)
+        finally:
+            partial.unlink(missing_ok=True)

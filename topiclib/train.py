@@ -51,6 +51,7 @@ def train(
     ValueError for an impossible argument, FloatingPointError when the loss is no longer finite.
     """
     _check_arguments(loss, optimizer, learning_rate, epochs, batch_size, weight_decay, decay)
+    check_integer("record_every", 1 if record_every is None else record_every, 1)
     rng = np.random.default_rng(seed)
     parts = {name: part for name, part in model.named_parameters() if part.requires_grad}
     if not parts:

@@ -1,0 +1,328 @@
+"""topiclib.data: shapes and conservation exactly, laws by z-scores against exact probabilities (fixed seeds)."""
+
+from itertools import combinations, product
+from math import ceil, comb
+from time import perf_counter
+
+import numpy as np
+import pytest
+
+from topiclib.data import (
+    DirichletTopics,
+    Documents,
+    FixedTopics,
+    Masking,
+    TopicModel,
+    length_range,
+    mask_documents,
+    sample_documents,
+)
+from topiclib.theory import corpus_moments
+
+PAPER = Masking(0.15, 0.1, 0.1)
+HEAVY = Masking(0.4, 0.25, 0.25)
+RATES = [PAPER, HEAVY, Masking(0.3, 0.0, 0.2), Masking(0.3, 0.2, 0.0), Masking(0.5, 0.0, 0.0), Masking(1.0, 0.3, 0.2)]
+EVERYWHERE = [*RATES, Masking(1.0, 0.0, 0.0), Masking(1e-4, 0.3, 0.3)]
+SMALL = TopicModel(4, 3)
+
+
+def assert_mean(samples, expected):
+    """Every column of `samples` (independent rows) has this mean, up to 5 standard errors."""
+    samples = np.asarray(samples, dtype=float)
+    error = samples.mean(0) - expected
+    assert (np.abs(error) <= 5 * samples.std(0) / len(samples) ** 0.5 + 1e-12).all(), error
+
+
+def assert_shares(counts, shares):
+    """These numbers of independent events have these probabilities, up to 5 standard errors (and 3 rare events)."""
+    counts, shares = np.asarray(counts), np.clip(shares, 0, 1)
+    n = counts.sum()
+    slack = 5 * np.sqrt(n * shares * (1 - shares)) + 3 * (shares > 0)
+    assert (np.abs(counts - n * shares) <= slack).all(), (counts / n, shares)
+
+
+def documents_of(words, V, copies=1):
+    """`copies` times the documents with these words, in turn; topics do not matter here."""
+    counts = np.tile([np.bincount(document, minlength=V + 1) for document in words], (copies, 1))
+    return Documents(TopicModel(V, 1), counts, np.full((len(counts), V), 1 / V))
+
+
+# Documents
+
+
+def test_topic_of_a_word_is_the_paper_s():
+    for T, v in [(1, 1), (1, 5), (4, 3), (10, 10), (3, 1)]:
+        topics = TopicModel(T, v)
+        assert topics.V == T * v
+        assert topics.topic_of.tolist() == [-1, *(ceil(i / v) - 1 for i in range(1, T * v + 1))]
+        expected = [[float(i > 0 and ceil(i / v) == t + 1) for t in range(T)] for i in range(T * v + 1)]
+        assert topics.membership.tolist() == expected
+
+
+@pytest.mark.parametrize("mixture", [FixedTopics(1), FixedTopics(3), FixedTopics(4), DirichletTopics(0.1)], ids=str)
+@pytest.mark.parametrize("length", [1, 9, (1, 3), (100, 104)])
+def test_shapes_and_ranges(mixture, length):
+    documents = sample_documents(SMALL, 500, mixture, length, np.random.default_rng(0))
+    low, high = length_range(length)
+    assert len(documents) == 500 and documents.topics == SMALL
+    assert documents.counts.shape == (500, 13) and documents.counts.dtype.kind == "i"
+    assert documents.counts.min() == 0 and not documents.counts[:, 0].any()
+    assert set(documents.lengths) == set(range(low, high + 1))
+    assert (documents.lengths == documents.counts.sum(1)).all()
+    assert documents.theta.shape == (500, 4) and (documents.theta >= 0).all()
+    np.testing.assert_allclose(documents.theta.sum(1), 1, atol=1e-12)
+    if isinstance(mixture, FixedTopics):
+        assert ((documents.theta > 0).sum(1) == mixture.tau).all()
+        assert np.isin(documents.theta, [0, 1 / mixture.tau]).all()
+        assert not documents.counts[:, 1:].reshape(500, 4, 3)[documents.theta == 0].any()
+
+
+def theta_pair(mixture, T, same):
+    """E[theta_s theta_t], by the fixed sets or the Dirichlet law."""
+    if isinstance(mixture, FixedTopics):
+        sets = list(combinations(range(T), mixture.tau))
+        return sum({0, 0 if same else 1} <= set(s) for s in sets) / len(sets) / mixture.tau**2
+    return mixture.alpha * (mixture.alpha + same) / (T * mixture.alpha * (T * mixture.alpha + 1))
+
+
+@pytest.mark.parametrize("mixture", [FixedTopics(1), FixedTopics(2), DirichletTopics(0.1), DirichletTopics(2)], ids=str)
+@pytest.mark.parametrize("length", [5, (2, 9)])
+def test_laws_of_documents(mixture, length):
+    T, v, V = SMALL.T, SMALL.v, SMALL.V
+    documents = sample_documents(SMALL, 40_000, mixture, length, np.random.default_rng(1))
+    n, theta, N = documents.counts[:, 1:], documents.theta, documents.lengths
+    low, high = length_range(length)
+    lengths = np.arange(low, high + 1)
+    assert_shares(np.bincount(N, minlength=high + 1)[low:], np.full(lengths.size, 1 / lengths.size))
+
+    # words and pairs of words: E[n_i n_j] = E[N(N-1)] E[theta_s theta_t] / v^2 + [i = j] E[N] / V
+    assert_mean(n, lengths.mean() / V)
+    i, j = np.triu_indices(V)
+    ordered = (lengths * (lengths - 1)).mean() / v**2
+    expected = [
+        ordered * theta_pair(mixture, T, a // v == b // v) + (a == b) * lengths.mean() / V
+        for a, b in zip(i, j, strict=True)
+    ]
+    assert_mean(n[:, i] * n[:, j], expected)
+
+    # topics: theta has the stated moments, and the words follow the theta of their own document
+    s, t = np.triu_indices(T)
+    assert_mean(theta, 1 / T)
+    assert_mean(theta[:, s] * theta[:, t], [theta_pair(mixture, T, a == b) for a, b in zip(s, t, strict=True)])
+    topic_counts = n.reshape(-1, T, v).sum(2)
+    surprise = topic_counts - N[:, None] * theta
+    assert_mean(surprise, 0)
+    assert_mean(surprise * theta, 0)
+    assert_mean(surprise[:, s] * surprise[:, t] - N[:, None] * ((s == t) * theta[:, s] - theta[:, s] * theta[:, t]), 0)
+    if isinstance(mixture, FixedTopics):
+        sets = [theta[:, list(s)].all(1).sum() for s in combinations(range(T), mixture.tau)]
+        assert sum(sets) == len(theta)
+        assert_shares(sets, np.full(len(sets), 1 / len(sets)))
+
+    kappa = theta_pair(mixture, T, True) - theta_pair(mixture, T, False)  # Cov = kappa (I - 11'/T)
+    assert mixture.kappa(T) == pytest.approx(kappa, rel=1e-12)
+
+
+def test_mixture_of_all_topics_and_kappa_errors():
+    documents = sample_documents(SMALL, 30, FixedTopics(4), 6, np.random.default_rng(2))
+    assert (documents.theta == 0.25).all()
+    for tau in (4, 5):
+        with pytest.raises(ValueError, match=rf"tau = {tau} is not allowed with T = 4"):
+            FixedTopics(tau).kappa(4)
+    with pytest.raises(ValueError, match=r"T = 1 is not allowed"):
+        DirichletTopics(0.1).kappa(1)
+
+
+@pytest.mark.parametrize("mixture", [FixedTopics(2), DirichletTopics(0.1)], ids=str)
+def test_a_seed_decides_everything(mixture):
+    def draw(seed):
+        rng = np.random.default_rng(seed)
+        documents = sample_documents(SMALL, 50, mixture, (3, 8), rng)
+        masked = mask_documents(documents, HEAVY, rng)
+        return [documents.counts, documents.theta, *vars(masked).values()]
+
+    for x, y in zip(draw(7), draw(7), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert (draw(7)[0] != draw(8)[0]).any()
+
+
+def test_indexing():
+    documents = sample_documents(SMALL, 20, DirichletTopics(0.1), (3, 8), np.random.default_rng(3))
+    for rows in (slice(3, 9), slice(None, None, -1), np.array([4, 1, 1]), [5, 0], documents.lengths > 5):
+        part = documents[rows]
+        assert part.topics == SMALL and len(part) == len(documents.counts[rows])
+        np.testing.assert_array_equal(part.counts, documents.counts[rows])
+        np.testing.assert_array_equal(part.theta, documents.theta[rows])
+        np.testing.assert_array_equal(part.lengths, documents.lengths[rows])
+
+
+def test_sampling_is_fast():
+    def seconds():
+        start = perf_counter()
+        sample_documents(TopicModel(), 10_000, DirichletTopics(0.1), (100, 150), np.random.default_rng(4))
+        return perf_counter() - start
+
+    assert min(seconds() for _ in range(3)) < 0.3
+
+
+# Masks
+
+
+@pytest.mark.parametrize("masking", EVERYWHERE, ids=str)
+@pytest.mark.parametrize("length", [1, (1, 4), (60, 90)])
+def test_conservation(masking, length):
+    documents = sample_documents(SMALL, 300, DirichletTopics(0.3), length, np.random.default_rng(5))
+    masked = mask_documents(documents, masking, np.random.default_rng(6))
+    n, width = documents.counts.shape
+    keys, chosen, labels = np.zeros((3, n, width))
+    for d, q, w, weight in zip(masked.document, masked.query, masked.label, masked.weight, strict=True):
+        chosen[d, q] += weight
+        labels[d, w] += weight
+    keys = documents.counts - labels + chosen
+    assert len(masked) == n
+    np.testing.assert_array_equal(masked.keys, keys)
+    np.testing.assert_array_equal(masked.chosen, chosen)
+    np.testing.assert_array_equal(masked.labels, labels)
+    np.testing.assert_array_equal(masked.keys.sum(1), documents.lengths)
+    assert (chosen <= keys).all() and (labels <= documents.counts).all()  # unchosen positions show their word
+    assert (labels.sum(1) >= 1).all() and not labels[:, 0].any()
+    assert (masked.weight > 0).all() and (np.diff(masked.document * width + masked.query) >= 0).all()
+    if masking.p_m == 1:
+        np.testing.assert_array_equal(labels, documents.counts)
+    if masking.p_r == 0:
+        assert np.isin(masked.query, 0).sum() + (masked.query == masked.label).sum() == len(masked.query)
+    if masking.p_c == masking.p_r == 0:
+        assert not masked.query.any()
+
+
+@pytest.mark.parametrize("masking", RATES, ids=str)
+def test_rates(masking):
+    """Long documents, where at least one chosen position is no condition; all words are equally frequent."""
+    V, N, D = 5, 200, 1000
+    documents = documents_of([np.repeat(np.arange(1, V + 1), N // V)], V, copies=D)
+    masked = mask_documents(documents, masking, np.random.default_rng(7))
+    if masking.p_m < 1:
+        k = masked.labels.sum(1)
+        assert_mean(k, N * masking.p_m)
+        assert_mean((k - N * masking.p_m) ** 2, N * masking.p_m * (1 - masking.p_m))
+    joint = np.zeros((V + 1, V + 1))  # what a chosen position shows, by its word
+    np.add.at(joint, (masked.label, masked.query), masked.weight)
+    assert joint.sum() > 25_000 and not joint[0].any()
+    for word in range(1, V + 1):
+        expected = np.full(V + 1, masking.p_r / V)  # a random word is uniform on 1..V, its own included
+        expected[0] = 1 - masking.p_c - masking.p_r
+        expected[word] += masking.p_c
+        assert_shares(joint[word], expected)
+    assert_shares(joint[1:].sum(1), np.full(V, 1 / V))
+    assert_mean(masked.keys[:, 0], N * masking.p_m * (1 - masking.p_c - masking.p_r))
+
+
+@pytest.mark.parametrize("p_m", [1e-4, 0.01, 0.2, 0.7, 1.0])
+@pytest.mark.parametrize("words", [(1, 2, 3), (1, 1, 2), (3,), (1, 2, 2, 3, 3)], ids=str)
+def test_chosen_positions_given_at_least_one(p_m, words):
+    """The law of the chosen positions, over nonempty subsets; a repeated word stands for any of its positions."""
+    documents = documents_of([words], 3, copies=20_000)
+    labels = mask_documents(documents, Masking(p_m, 0.1, 0.1), np.random.default_rng(8)).labels.astype(int)
+    law, numbers = {}, np.zeros(len(words) + 1)
+    for subset in product([0, 1], repeat=len(words)):
+        k = sum(subset)
+        if k:
+            seen = tuple(np.bincount(words, subset, minlength=4).astype(int))
+            probability = p_m**k * (1 - p_m) ** (len(words) - k) / (1 - (1 - p_m) ** len(words))
+            law[seen] = law.get(seen, 0) + probability
+            numbers[k] += probability
+    drawn = dict.fromkeys(law, 0)
+    for seen, number in zip(*np.unique(labels, axis=0, return_counts=True), strict=True):
+        drawn[tuple(seen)] += number
+    assert_shares(list(drawn.values()), list(law.values()))
+    assert_shares(np.bincount(labels.sum(1), minlength=len(numbers)), numbers)
+    N = len(words)
+    truncated = [0, *(comb(N, k) * p_m**k * (1 - p_m) ** (N - k) / (1 - (1 - p_m) ** N) for k in range(1, N + 1))]
+    np.testing.assert_allclose(numbers, truncated, atol=1e-9)
+
+
+def test_documents_of_any_length_in_one_call():
+    """Each document is conditioned by itself: its length decides how many positions are chosen."""
+    words = [(1,), (1, 2, 3, 3, 3, 3), (2, 2), (1,) * 60]
+    p_m, copies = 0.05, 20_000
+    masked = mask_documents(documents_of(words, 3, copies), Masking(p_m, 0.1, 0.1), np.random.default_rng(9))
+    k = masked.labels.sum(1).reshape(copies, len(words))
+    N = np.array([len(document) for document in words])
+    nonempty = 1 - (1 - p_m) ** N
+    assert_mean(k, N * p_m / nonempty)
+    assert_mean(k**2, (N * p_m * (1 - p_m) + (N * p_m) ** 2) / nonempty)
+
+
+@pytest.mark.parametrize("masking", [PAPER, HEAVY, Masking(0.3, 0.0, 0.2), Masking(1.0, 0.3, 0.2)], ids=str)
+def test_masks_average_to_the_closed_form(masking):
+    """Sample moments over fresh masks against `corpus_moments`, weighted to undo the condition of a chosen position."""
+    words, V, copies = [(1,), (2, 2), (1, 3, 3), (4, 1, 2, 3), (3, 3, 3, 3, 1)], 4, 20_000
+    documents = documents_of(words, V, copies)
+    masked = mask_documents(documents, masking, np.random.default_rng(10))
+    p = masked.keys / documents.lengths[:, None]
+    share = 1 - (1 - masking.p_m) ** documents.lengths
+    k = masked.labels.sum(1)
+    PP = (share * k)[:, None, None] * p[:, :, None] * p[:, None, :]
+    XP = share[:, None, None] * masked.labels[:, :, None] * p[:, None, :]
+    chosen = masking.p_m * sum(len(document) for document in words)
+    for drawn, exact in zip((PP, XP), corpus_moments(documents.counts[: len(words)], masking), strict=True):
+        assert_mean(drawn.reshape(copies, len(words), -1).sum(1) / chosen, exact.ravel())
+
+
+# Errors
+
+
+WHOLE = r"is not allowed: a whole number, at least 1"
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, 3.0, True, "3", None])
+def test_whole_numbers(value):
+    rng = np.random.default_rng(0)
+    calls = {
+        "T": lambda: TopicModel(T=value),
+        "v": lambda: TopicModel(v=value),
+        "tau": lambda: FixedTopics(value),
+        "n": lambda: sample_documents(SMALL, value, FixedTopics(2), 5, rng),
+        "length": lambda: sample_documents(SMALL, 5, FixedTopics(2), value, rng),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ValueError, match=rf"{name} = .*{WHOLE}"):
+            call()
+
+
+@pytest.mark.parametrize("length", [(0, 3), (1, 2.5), (1.0, 2)])
+def test_ranges_of_whole_numbers(length):
+    with pytest.raises(ValueError, match=rf"length = .*{WHOLE}"):
+        sample_documents(SMALL, 5, FixedTopics(2), length, np.random.default_rng(0))
+
+
+def test_other_errors_of_documents():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"length = \(5, 3\) is not allowed: the shortest length comes first"):
+        sample_documents(SMALL, 5, FixedTopics(2), (5, 3), rng)
+    with pytest.raises(ValueError, match=r"tau = 5 is not allowed: a document cannot have more than T = 4 topics"):
+        sample_documents(SMALL, 5, FixedTopics(5), 5, rng)
+    for alpha in (0, -0.1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=r"alpha = .* is not allowed: a number above 0"):
+            DirichletTopics(alpha)
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ((0.0, 0.1, 0.1), r"p_m = 0\.0 is not allowed: above 0 and at most 1"),
+        ((1.01, 0.1, 0.1), r"p_m = 1\.01 is not allowed: above 0 and at most 1"),
+        ((-0.1, 0.1, 0.1), r"p_m = -0\.1 is not allowed: above 0 and at most 1"),
+        ((float("nan"), 0.1, 0.1), r"p_m = nan is not allowed: above 0 and at most 1"),
+        ((0.1, -0.1, 0.1), r"p_c = -0\.1 is not allowed: at least 0 and below 1"),
+        ((0.1, 1.0, 0.0), r"p_c = 1\.0 is not allowed: at least 0 and below 1"),
+        ((0.1, 0.1, -0.1), r"p_r = -0\.1 is not allowed: at least 0 and below 1"),
+        ((0.1, 0.0, 1.0), r"p_r = 1\.0 is not allowed: at least 0 and below 1"),
+        ((0.1, 0.1, float("nan")), r"p_r = nan is not allowed: at least 0 and below 1"),
+        ((0.1, 0.5, 0.5), r"p_c \+ p_r = 1 is not allowed: below 1"),
+        ((0.1, 0.7, 0.6), r"p_c \+ p_r = 1\.3 is not allowed: below 1"),
+    ],
+)
+def test_impossible_rates(rates, message):
+    with pytest.raises(ValueError, match=message):
+        Masking(*rates)

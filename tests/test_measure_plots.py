@@ -1,0 +1,73 @@
+"""What is read off a matrix, and how a figure is saved."""
+
+import numpy as np
+import pytest
+
+import topiclib as tl
+
+TOPICS = tl.TopicModel(T=3, v=4)
+
+
+def test_block_statistics_by_hand():
+    W = np.random.default_rng(0).normal(size=(13, 13))
+    got = tl.block_statistics(W, TOPICS.topic_of)
+    same, different, diagonal = [], [], []
+    for i in range(1, 13):
+        for j in range(1, 13):
+            kind = diagonal if i == j else same if (i - 1) // 4 == (j - 1) // 4 else different
+            kind.append(W[i, j])
+    wanted = (np.mean(diagonal), np.mean(same), np.mean(different), W[1:, 0].mean())
+    assert got == pytest.approx(wanted)
+    assert got.contrast == pytest.approx(wanted[1] - wanted[2]) and got.excess == pytest.approx(wanted[0] - wanted[1])
+
+
+def test_block_statistics_leaves_out_words_without_a_topic():
+    W = np.ones((13, 13))
+    W[:, 5] = W[5, :] = 100
+    topic_of = TOPICS.topic_of.copy()
+    topic_of[5] = -1
+    assert tl.block_statistics(W, topic_of)[:3] == (1, 1, 1)
+
+
+def test_no_same_topic_pair_is_nan():
+    assert np.isnan(tl.block_statistics(np.eye(4), tl.TopicModel(3, 1).topic_of).same_topic)
+
+
+def test_shuffled_topics_keep_sizes_and_lose_the_blocks():
+    topics = tl.TopicModel()
+    W = tl.stage1_optimum(topics, tl.Masking())
+    shuffled = tl.shuffle_topics(topics.topic_of, np.random.default_rng(0))
+    assert shuffled[0] == -1 and np.array_equal(np.bincount(shuffled[1:]), np.full(10, 10))
+    contrast = tl.block_statistics(W, topics.topic_of).contrast
+    assert abs(tl.block_statistics(W, shuffled).contrast) < 0.1 * contrast
+
+
+def test_relative_distance():
+    A = np.arange(6.0).reshape(2, 3)
+    assert tl.relative_distance(A, A) == 0 and tl.relative_distance(2 * A, A) == pytest.approx(1)
+
+
+def test_figures_are_the_same_bytes_each_time(tmp_path):
+    saved = []
+    for run in ("a", "b"):
+        (tmp_path / run).mkdir()
+        figure = tl.heat_maps({"one": np.eye(13), "two": -np.eye(13)}, TOPICS)
+        assert tl.save_figure(figure, tmp_path / run, "fig") is None, "the last line of a cell must not print"
+        saved.append({path.name: path.read_bytes() for path in (tmp_path / run).iterdir()})
+    assert saved[0].keys() == {"fig.png", "fig.pdf"}, f"PNG and PDF, and no temporary file left: {list(saved[0])}"
+    assert saved[0] == saved[1]
+
+
+def test_a_failed_save_leaves_the_old_figure(tmp_path, monkeypatch):
+    figure = tl.heat_maps({"one": np.eye(13)}, TOPICS)
+    tl.save_figure(figure, tmp_path, "fig")
+    before = (tmp_path / "fig.png").read_bytes()
+
+    def full_disk(*args, **kwargs):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(figure, "savefig", full_disk)
+    with pytest.raises(OSError):
+        tl.save_figure(figure, tmp_path, "fig")
+    assert (tmp_path / "fig.png").read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"fig.png", "fig.pdf"}

@@ -1,0 +1,162 @@
+"""The count model against the obvious position-by-position computation."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import topiclib as tl
+from topiclib.data import MaskedDocuments
+from topiclib.model import batches, loss_sum
+
+TOPICS = tl.TopicModel(T=3, v=2)
+NAMES = ("W_E", "W_K", "W_Q", "W_V", "W_pred", "b_K", "b_Q", "b_V", "b_pred")
+WEIGHTS = ("W_K", "W_Q", "W_V")
+BIASES = ("b_K", "b_Q", "b_V", "b_pred")
+
+
+def token_documents(rng, n=6, length=(1, 9)):
+    """Masked documents position by position: a list of (tokens shown, is chosen, original words)."""
+    documents = []
+    for _ in range(n):
+        N = rng.integers(length[0], length[1] + 1)
+        words = rng.integers(1, TOPICS.V + 1, N)
+        chosen = rng.random(N) < 0.5
+        chosen[rng.integers(N)] = True
+        shown = np.where(chosen & (rng.random(N) < 0.6), 0, words)
+        shown = np.where(chosen & (rng.random(N) < 0.2), rng.integers(1, TOPICS.V + 1, N), shown)
+        documents.append((shown, chosen, words))
+    return documents
+
+
+def as_counts(documents):
+    """The same documents as counts and groups."""
+    width = TOPICS.V + 1
+    keys = np.array([np.bincount(shown, minlength=width) for shown, _, _ in documents])
+    chosen = np.array([np.bincount(shown[is_chosen], minlength=width) for shown, is_chosen, _ in documents])
+    groups = sorted(
+        (d, int(q), int(x))
+        for d, (shown, is_chosen, words) in enumerate(documents)
+        for q, x in zip(shown[is_chosen], words[is_chosen], strict=True)
+    )
+    unique, weight = np.unique(np.array(groups), axis=0, return_counts=True)
+    return MaskedDocuments(keys, chosen, *unique.T, weight)
+
+
+def position_by_position(model, documents, loss):
+    """Equations 3 to 6 as they stand, one N x N attention matrix a document; the mean loss over chosen positions."""
+    part = {name: getattr(model, name) for name in NAMES if name != "W_pred" or not model.tied}
+    W_pred = part["W_E"].T if model.tied else part["W_pred"]
+    total, number = 0.0, 0
+    for shown, chosen, words in documents:
+        X = torch.eye(TOPICS.V + 1, dtype=torch.float64)[:, shown]  # (V+1, N)
+        Z = part["W_E"] @ X  # (d, N)
+        K, Q = part["W_K"] @ Z + part["b_K"][:, None], part["W_Q"] @ Z + part["b_Q"][:, None]  # (d, N)
+        score = K.T @ Q / model.d**0.5  # (N, N): key i, query j
+        allowed = {"attended": shown >= 0, "excluded": shown != 0, "unchosen": ~chosen}[model.mask_keys]
+        weight = torch.exp(score) * torch.from_numpy(allowed.astype(float))[:, None]  # (N, N)
+        A = weight / weight.sum(0) if allowed.any() else weight  # (N, N), columns sum to 1
+        f = W_pred @ (part["W_V"] @ Z + part["b_V"][:, None]) @ A + part["b_pred"][:, None]  # (V+1, N)
+        for j in np.flatnonzero(chosen):
+            x = torch.eye(TOPICS.V + 1, dtype=torch.float64)[words[j]]
+            if loss == "squared":
+                total = total + ((f[:, j] - x) ** 2).sum()
+            else:
+                total = total - (x * torch.log_softmax(f[:, j], 0)).sum()
+            number += 1
+    return total / number
+
+
+def on_counts(model, masked, loss, batch_size):
+    total = sum(loss_sum(model(queries), queries.labels, loss) for queries in batches(masked, model, batch_size))
+    return total / masked.weight.sum()
+
+
+@pytest.mark.parametrize("mask_keys", ["attended", "excluded", "unchosen"])
+@pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
+@pytest.mark.parametrize(
+    "trained",
+    [WEIGHTS, WEIGHTS + BIASES, ("W_E", *WEIGHTS), ("W_E", "W_pred", *WEIGHTS, *BIASES), ("W_E",), ("W_V", "b_pred")],
+    ids=["one-hot", "one-hot biases", "tied", "untied biases", "embeddings only", "uniform"],
+)
+def test_counts_equal_positions(trained, loss, mask_keys):
+    rng = np.random.default_rng(1)
+    documents = token_documents(rng)
+    d = 4 if "W_E" in trained else None
+    model = tl.TopicTransformer(TOPICS, trained, d=d, scale=0.8, mask_keys=mask_keys, seed=3)
+    with torch.no_grad():
+        for name in BIASES:
+            if name in trained:
+                getattr(model, name).copy_(torch.from_numpy(rng.normal(size=getattr(model, name).shape)))
+    parts = [getattr(model, name) for name in trained]
+    slow = position_by_position(model, documents, loss)
+    slow_gradients = torch.autograd.grad(slow, parts, allow_unused=True)
+    for batch_size in (1, 4, 100):
+        fast = on_counts(model, as_counts(documents), loss, batch_size)
+        gradients = torch.autograd.grad(fast, parts, allow_unused=True)
+        assert abs(fast - slow) < 1e-10, f"{batch_size=}: counts {fast.item()}, positions {slow.item()}"
+        for name, got, wanted in zip(trained, gradients, slow_gradients, strict=True):
+            assert (got - wanted).abs().max() < 1e-10, f"{batch_size=}: gradient of {name} differs"
+
+
+def test_key_rules_differ():
+    """The test above could not tell the rules apart if they gave the same loss."""
+    documents = token_documents(np.random.default_rng(1))
+    losses = [
+        position_by_position(
+            tl.TopicTransformer(TOPICS, WEIGHTS, scale=0.8, mask_keys=rule, seed=3), documents, "squared"
+        )
+        for rule in ("attended", "excluded", "unchosen")
+    ]
+    assert all(abs(x - y) > 1e-3 for x, y in itertools.combinations(losses, 2)), losses
+
+
+@pytest.mark.parametrize("rule", ["attended", "excluded", "unchosen"])
+def test_uniform_attention_is_zero_scores(rule):
+    """Leaving W_K and W_Q out is the same as giving zeros; only the batches differ (no query words)."""
+    masked = as_counts(token_documents(np.random.default_rng(2), n=20))
+    zeros = np.zeros((TOPICS.V + 1, TOPICS.V + 1))
+    plain = tl.TopicTransformer(TOPICS, ("W_V",), mask_keys=rule, seed=5)
+    scored = tl.TopicTransformer(TOPICS, ("W_V",), mask_keys=rule, seed=5, initial={"W_K": zeros, "W_Q": zeros})
+    assert plain.uniform and not scored.uniform
+    for loss in ("squared", "cross-entropy"):
+        assert tl.evaluate(plain, masked, loss) == pytest.approx(tl.evaluate(scored, masked, loss), abs=1e-13)
+
+
+def test_attention_rows_sum_to_one_and_need_a_key():
+    hidden = (np.array([0, 0]), np.array([True, True]), np.array([1, 2]))
+    visible = (np.array([0, 3, 4]), np.array([True, False, False]), np.array([1, 3, 4]))
+    model = tl.TopicTransformer(TOPICS, WEIGHTS, mask_keys="excluded", scale=1.0)
+    (queries,) = batches(as_counts([hidden, visible]), model, 10)
+    assert model.attention(queries).sum(1).tolist() == pytest.approx([0, 1])
+    assert torch.equal(model(queries)[0], model.b_pred), "a query without keys predicts the bias alone"
+
+
+def test_neutral_parts():
+    model = tl.TopicTransformer(TOPICS, ("b_pred",))
+    identity = np.eye(TOPICS.V + 1)
+    assert np.array_equal(model.numpy("W_E"), identity) and np.array_equal(model.numpy("W_V"), identity)
+    assert not model.numpy("W_K").any() and not model.numpy("W_Q").any()
+    assert [name for name, part in model.named_parameters() if part.requires_grad] == ["b_pred"]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"trained": ("W_X",)}, "'W_X' is not a part of the model: choose among W_E, W_K"),
+        ({"initial": {"W_O": 1}}, "'W_O' is not a part"),
+        ({"mask_keys": "none"}, "mask_keys = 'none' is not allowed: choose one of attended, excluded, unchosen"),
+        ({"d": 5}, "d = 5 is not allowed with one-hot words: d = V \\+ 1 = 7"),
+        ({"initial": {"W_V": np.eye(3)}}, "W_V of shape \\(3, 3\\) is not allowed: \\(7, 7\\) is wanted"),
+        ({"trained": ("W_E",), "d": 0}, "d = 0 is not allowed"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        tl.TopicTransformer(TOPICS, **arguments)
+
+
+def test_unknown_loss():
+    with pytest.raises(ValueError, match="loss = 'hinge' is not allowed: choose one of squared, cross-entropy"):
+        loss_sum(torch.zeros(1, 2), torch.zeros(1, 2), "hinge")

@@ -1,0 +1,188 @@
+"""The parameters cell is the only source of names, types and rules; other values never reach figures/."""
+
+import json
+
+import nbformat
+import pytest
+
+from topiclib import parameters
+from topiclib.parameters import Parameter, check_parameters, check_values, read_parameters
+
+CELL = """
+n_topics: int = 10  # topics T (at least 2)
+p_m: float = 0.15  # share (in the paper 15 %) of positions chosen for prediction (above 0, at most 1)
+learning_rate: float = 0.01  # step size (above 0)
+optimizer: str = "sgd"  # optimizer (sgd | adam)
+use_bias: bool = False  # train an output bias
+figures_dir: str = ""  # folder for figures and tables; empty: the project's own
+"""
+DEFAULTS = dict(n_topics=10, p_m=0.15, learning_rate=0.01, optimizer="sgd", use_bias=False, figures_dir="")
+NAME = "03_example"
+
+
+def write_notebook(folder, cell):
+    path = folder / "notebooks" / f"{NAME}.ipynb"
+    path.parent.mkdir(exist_ok=True)
+    tagged = nbformat.v4.new_code_cell(cell.strip(), metadata={"tags": ["parameters"]})
+    kernelspec = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    nbformat.write(nbformat.v4.new_notebook(cells=[tagged], metadata={"kernelspec": kernelspec}), path)
+    return path
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A repository with one notebook; its figures are not redirected."""
+    monkeypatch.setattr(parameters, "ROOT", tmp_path)
+    monkeypatch.setattr(parameters, "_current_run", None)
+    monkeypatch.delenv("TOPICLIB_FIGURES")
+    write_notebook(tmp_path, CELL)
+    return tmp_path
+
+
+@pytest.fixture
+def known(project):
+    return read_parameters(project / "notebooks" / f"{NAME}.ipynb")
+
+
+def test_read_parameters(known):
+    assert {name: parameter.default for name, parameter in known.items()} == DEFAULTS
+    assert known["p_m"].rule == "above 0, at most 1", "the rule is the last parenthesised clause of the comment"
+    assert known["optimizer"].choices == ["sgd", "adam"]
+    assert known["use_bias"].rule == ""
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("n: list = []  # a list", "annotation must be one of int, float, str, bool"),
+        ("n = 1  # no annotation", "annotation must be one of"),
+        ("n: int = max(1, 2)  # an expression", "not a literal"),
+        ("n: int = 1  # a number (at leat 2)", "(at leat 2) is not a rule"),
+        ("n: int = 3  # a number (sgd | adam)", "(sgd | adam) is not a rule"),
+        ('s: str = "b"  # a word (at least 2)', "(at least 2) is not a rule"),
+        ("b: bool = True  # a switch (True | False)", "is not a rule"),
+        ("n: int = 1  # a number (at least 2)", "default breaks its own rule: n = 1: must be at least 2"),
+        ("n: int = 2.0  # a number", "default breaks its own rule: n = 2.0 is a float: an int is wanted"),
+    ],
+)
+def test_a_parameters_cell_that_cannot_be_understood(tmp_path, line, said):
+    with pytest.raises(ValueError) as error:
+        read_parameters(write_notebook(tmp_path, line))
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("n_topics", 2), ("p_m", 1), ("p_m", 1e-9), ("learning_rate", 3), ("optimizer", "adam"), ("use_bias", True)],
+)
+def test_allowed_values(known, name, value):
+    check_values(known, {name: value})
+
+
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("optimizer", "sdg", "optimizer = 'sdg' is not allowed: choose one of sgd, adam (did you mean 'sgd'?)"),
+        ("optimizer", "lbfgs", "optimizer = 'lbfgs' is not allowed: choose one of sgd, adam"),
+        ("optimizer", 5, "optimizer = 5 is an int: a str is wanted, one of sgd, adam"),
+        ("n_topics", 2.5, "n_topics = 2.5 is a float: an int is wanted, at least 2"),
+        ("n_topics", 2.0, "n_topics = 2.0 is a float: an int is wanted, at least 2"),
+        ("n_topics", True, "n_topics = True is a bool: an int is wanted, at least 2"),
+        ("n_topics", 1, "n_topics = 1: must be at least 2"),
+        ("learning_rate", -1, "learning_rate = -1: must be above 0"),
+        ("learning_rate", False, "learning_rate = False is a bool: a float is wanted, above 0"),
+        ("p_m", 0, "p_m = 0: must be above 0, at most 1"),
+        ("p_m", 1.01, "p_m = 1.01: must be above 0, at most 1"),
+        ("p_m", float("nan"), "p_m = nan: must be a finite number, above 0, at most 1"),
+        ("learning_rate", float("inf"), "learning_rate = inf: must be a finite number, above 0"),
+        ("use_bias", "false", "use_bias = 'false' is a str: a bool is wanted"),
+        ("use_bias", 1, "use_bias = 1 is an int: a bool is wanted"),
+    ],
+)
+def test_forbidden_values(known, name, value, message):
+    with pytest.raises(ValueError) as error:
+        check_values(known, {name: value}, NAME)
+    assert str(error.value) == message
+
+
+def test_bounds_and_choices_of_numbers():
+    below = {"x": Parameter("x", float, 0.5, "", "at least 0, below 1")}
+    check_values(below, {"x": 0.0})
+    with pytest.raises(ValueError, match="must be at least 0, below 1"):
+        check_values(below, {"x": 1.0})
+    width = {"width": Parameter("width", int, 1, "", "1 | 2 | 4")}
+    check_values(width, {"width": 4})
+    with pytest.raises(ValueError, match="width = 3 is not allowed: choose one of 1, 2, 4"):
+        check_values(width, {"width": 3})
+
+
+def test_an_unknown_name_says_what_there_is(known):
+    with pytest.raises(ValueError) as error:
+        check_values(known, {"n_topic": 3}, NAME)
+    names = "n_topics, p_m, learning_rate, optimizer, use_bias, figures_dir"
+    assert str(error.value) == f"n_topic is not a parameter of {NAME}: choose one of {names} (did you mean n_topics?)"
+
+
+def test_the_message_is_one_line(known):
+    with pytest.raises(ValueError) as error:
+        check_values(known, {"optimizer": "a\nb" * 100}, NAME)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 200
+
+
+def test_default_values_write_to_figures_and_print_nothing(project, capsys):
+    assert check_parameters(NAME, dict(DEFAULTS)) == project / "figures"
+    assert (project / "figures").is_dir()
+    assert capsys.readouterr().out == ""
+    assert parameters.current_run() == parameters.Run(NAME, DEFAULTS)
+
+
+def test_other_values_write_to_runs(project, capsys):
+    folder = check_parameters(NAME, DEFAULTS | {"optimizer": "adam", "n_topics": 5, "extra": object()})
+    assert folder == project / "runs" / NAME / "n_topics=5,optimizer=adam"
+    assert folder.is_dir() and not (project / "figures").exists()
+    said = f"Not the default parameters: figures and tables go to runs/{NAME}/n_topics=5,optimizer=adam\n"
+    assert capsys.readouterr().out == said
+
+
+def test_figures_dir_comes_before_the_environment_variable(project, monkeypatch):
+    monkeypatch.setenv("TOPICLIB_FIGURES", str(project / "environment"))
+    assert check_parameters(NAME, DEFAULTS | {"n_topics": 5}) == project / "environment"
+    chosen = project / "chosen"
+    assert check_parameters(NAME, DEFAULTS | {"figures_dir": str(chosen)}) == chosen
+
+
+def test_edited_defaults_do_not_overwrite_the_committed_figures(project):
+    (project / "figures").mkdir()
+    record = {name: value for name, value in DEFAULTS.items() if name != "figures_dir"}
+    (project / "figures" / "claims_03.json").write_text(json.dumps({"parameters": record}))
+    assert check_parameters(NAME, dict(DEFAULTS)) == project / "figures"
+
+    write_notebook(project, CELL.replace("n_topics: int = 10", "n_topics: int = 12"))  # as JupyterLab saves it
+    assert check_parameters(NAME, DEFAULTS | {"n_topics": 12}) == project / "runs" / NAME / "n_topics=12"
+    assert check_parameters(NAME, dict(DEFAULTS)) == project / "runs" / NAME / "n_topics=10"
+
+
+def test_wrong_parameters_stop_before_any_folder_is_made(project):
+    for namespace, said in [
+        (DEFAULTS | {"n_topics": 1}, "n_topics = 1: must be at least 2"),
+        ({"n_topics": 10}, "p_m has no value"),
+        (DEFAULTS | {"In": ["", "x = 1", "# Parameters\nn_topics = 10\nn_topic = 5\n"]}, "n_topic is not a parameter"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            check_parameters(NAME, namespace)
+    check_parameters(NAME, DEFAULTS | {"In": ["# Parameters\nold = 1\n", "# Parameters\nn_topics = 10\n"]})
+    assert sorted(path.name for path in project.iterdir()) == ["figures", "notebooks"]
+
+
+def test_the_name_of_a_notebook_that_does_not_exist(project):
+    with pytest.raises(FileNotFoundError, match=r"04_other\.ipynb does not exist"):
+        check_parameters("04_other", dict(DEFAULTS))
+
+
+def test_run_folders_are_readable_bounded_and_distinct(project):
+    slash = parameters.run_folder(NAME, {"path": "a/b"})
+    colon = parameters.run_folder(NAME, {"path": "a:b"})
+    assert slash.parent == project / "runs" / NAME and slash.name.startswith("path=a_b-") and slash != colon
+    long = parameters.run_folder(NAME, {f"parameter_{i}": i for i in range(50)})
+    assert len(long.name) <= 120
+    assert parameters.run_folder(NAME, {"p_m": 1e-05, "x": -1}).name == "p_m=1e-05,x=-1"
