@@ -16,6 +16,7 @@ from topiclib.data import (
     length_range,
     mask_documents,
     sample_documents,
+    scramble_documents,
 )
 from topiclib.theory import corpus_moments
 
@@ -175,9 +176,9 @@ def test_conservation(masking, length):
     masked = mask_documents(documents, masking, np.random.default_rng(6))
     n, width = documents.counts.shape
     keys, chosen, labels = np.zeros((3, n, width))
-    for d, q, w, weight in zip(masked.document, masked.query, masked.label, masked.weight, strict=True):
-        chosen[d, q] += weight
-        labels[d, w] += weight
+    for d, q, w in zip(masked.document, masked.query, masked.label, strict=True):
+        chosen[d, q] += 1
+        labels[d, w] += 1
     keys = documents.counts - labels + chosen
     assert len(masked) == n
     np.testing.assert_array_equal(masked.keys, keys)
@@ -186,7 +187,7 @@ def test_conservation(masking, length):
     np.testing.assert_array_equal(masked.keys.sum(1), documents.lengths)
     assert (chosen <= keys).all() and (labels <= documents.counts).all()  # unchosen positions show their word
     assert (labels.sum(1) >= 1).all() and not labels[:, 0].any()
-    assert (masked.weight > 0).all() and (np.diff(masked.document * width + masked.query) >= 0).all()
+    assert (np.diff(masked.document * width + masked.query) >= 0).all()
     if masking.p_m == 1:
         np.testing.assert_array_equal(labels, documents.counts)
     if masking.p_r == 0:
@@ -198,7 +199,7 @@ def test_conservation(masking, length):
 @pytest.mark.parametrize("masking", RATES, ids=str)
 def test_rates(masking):
     """Long documents, where at least one chosen position is no condition; all words are equally frequent."""
-    V, N, D = 5, 200, 1000
+    V, N, D = 5, 200, 10_000
     documents = documents_of([np.repeat(np.arange(1, V + 1), N // V)], V, copies=D)
     masked = mask_documents(documents, masking, np.random.default_rng(7))
     if masking.p_m < 1:
@@ -206,8 +207,8 @@ def test_rates(masking):
         assert_mean(k, N * masking.p_m)
         assert_mean((k - N * masking.p_m) ** 2, N * masking.p_m * (1 - masking.p_m))
     joint = np.zeros((V + 1, V + 1))  # what a chosen position shows, by its word
-    np.add.at(joint, (masked.label, masked.query), masked.weight)
-    assert joint.sum() > 25_000 and not joint[0].any()
+    np.add.at(joint, (masked.label, masked.query), 1)
+    assert joint.sum() > 250_000 and not joint[0].any()
     for word in range(1, V + 1):
         expected = np.full(V + 1, masking.p_r / V)  # a random word is uniform on 1..V, its own included
         expected[0] = 1 - masking.p_c - masking.p_r
@@ -326,3 +327,20 @@ def test_other_errors_of_documents():
 def test_impossible_rates(rates, message):
     with pytest.raises(ValueError, match=message):
         Masking(*rates)
+
+
+def test_scrambled_documents_keep_everything_but_the_topics():
+    topics = TopicModel(5, 4)
+    documents = sample_documents(topics, 3000, FixedTopics(1), (5, 30), np.random.default_rng(0))
+    scrambled = scramble_documents(documents, np.random.default_rng(1))
+    assert np.array_equal(scrambled.lengths, documents.lengths)
+    assert np.array_equal(scrambled.counts.sum(axis=0), documents.counts.sum(axis=0))
+    assert np.isnan(scrambled.theta).all(), "the old topic weights no longer describe the documents"
+    present = [((x.counts @ topics.membership) > 0).sum(axis=1).mean() for x in (documents, scrambled)]
+    assert present[0] == 1 and present[1] > 4, present
+
+
+def test_one_document_by_its_index():
+    documents = sample_documents(TopicModel(3, 2), 5, FixedTopics(2), 7, np.random.default_rng(0))
+    one = documents[3]
+    assert len(one) == 1 and np.array_equal(one.counts[0], documents.counts[3]) and one.theta.shape == (1, 3)

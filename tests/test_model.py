@@ -31,17 +31,17 @@ def token_documents(rng, n=6, length=(1, 9)):
 
 
 def as_counts(documents):
-    """The same documents as counts and groups."""
+    """The same documents as counts and chosen positions."""
     width = TOPICS.V + 1
     keys = np.array([np.bincount(shown, minlength=width) for shown, _, _ in documents])
     chosen = np.array([np.bincount(shown[is_chosen], minlength=width) for shown, is_chosen, _ in documents])
-    groups = sorted(
+    labels = np.array([np.bincount(words[is_chosen], minlength=width) for _, is_chosen, words in documents])
+    positions = sorted(
         (d, int(q), int(x))
         for d, (shown, is_chosen, words) in enumerate(documents)
         for q, x in zip(shown[is_chosen], words[is_chosen], strict=True)
     )
-    unique, weight = np.unique(np.array(groups), axis=0, return_counts=True)
-    return MaskedDocuments(keys, chosen, *unique.T, weight)
+    return MaskedDocuments(keys, chosen, labels, *np.array(positions).T)
 
 
 def position_by_position(model, documents, loss):
@@ -70,7 +70,7 @@ def position_by_position(model, documents, loss):
 
 def on_counts(model, masked, loss, batch_size):
     total = sum(loss_sum(model(queries), queries.labels, loss) for queries in batches(masked, model, batch_size))
-    return total / masked.weight.sum()
+    return total / len(masked.label)
 
 
 @pytest.mark.parametrize("mask_keys", ["attended", "excluded", "unchosen"])

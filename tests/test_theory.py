@@ -487,9 +487,13 @@ def test_impossible_length(length, message):
             call(SMALL, PAPER, FixedTopics(1), length)
 
 
-@pytest.mark.parametrize("counts", [[[0, 1, 1], [1, 0, 2]], [[0, 1, 1], [0, 0, 0]]], ids=["[MASK]", "empty"])
+@pytest.mark.parametrize(
+    "counts",
+    [[[0, 1, 1], [1, 0, 2]], [[0, 1, 1], [0, 0, 0]], [[0, 2, -1]], [[0, np.nan, 1]], np.zeros((0, 3))],
+    ids=["[MASK]", "empty", "negative", "nan", "no document"],
+)
 def test_impossible_counts(counts):
-    with pytest.raises(ValueError, match=r"counts are not allowed: no document may be empty or contain \[MASK\]"):
+    with pytest.raises(ValueError, match="counts are not allowed: at least 0, column 0"):
         corpus_moments(counts, PAPER)
 
 

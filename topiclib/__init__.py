@@ -1,5 +1,8 @@
 """A companion to "How Do Transformers Learn Topic Structure" (Li, Li & Risteski, ICML 2023)."""
 
+import torch
+from threadpoolctl import threadpool_limits
+
 from .claims import Claim, check, write_table
 from .data import (
     MASK,
@@ -11,6 +14,7 @@ from .data import (
     TopicModel,
     mask_documents,
     sample_documents,
+    scramble_documents,
 )
 from .measure import BlockStatistics, block_statistics, relative_distance, shuffle_topics
 from .model import TopicTransformer
@@ -31,6 +35,10 @@ from .theory import (
     theorem5_interval,
 )
 from .train import History, evaluate, train
+
+# The matrices are small: a second thread costs more than it brings, several times more on a busy machine.
+torch.set_num_threads(1)
+threadpool_limits(1)
 
 __all__ = [
     "MASK",
@@ -60,6 +68,7 @@ __all__ = [
     "ridge_optimum",
     "sample_documents",
     "save_figure",
+    "scramble_documents",
     "shuffle_topics",
     "stage1_family",
     "stage1_optimum",

@@ -140,7 +140,8 @@ class Documents:
         return len(self.counts)
 
     def __getitem__(self, rows) -> "Documents":
-        """The documents in `rows` (a slice or an array of indices), in that order."""
+        """The documents in `rows` (an index, a slice or an array of indices), in that order."""
+        rows = np.atleast_1d(rows) if np.ndim(rows) == 0 and not isinstance(rows, slice) else rows
         return replace(self, counts=self.counts[rows], theta=self.theta[rows])
 
     @property
@@ -151,6 +152,8 @@ class Documents:
 
 def length_range(length) -> tuple[int, int]:
     """(N_min, N_max) of a constant length N or a range (N_min, N_max). ValueError unless 1 <= N_min <= N_max."""
+    if np.ndim(length) > 0 and np.shape(length) != (2,):
+        raise ValueError(f"length = {length!r} is not allowed: N, or the two ends (N_min, N_max), is wanted")
     low, high = (length, length) if np.ndim(length) == 0 else length
     check_integer("length", low, 1)
     check_integer("length", high, 1)
@@ -165,7 +168,7 @@ def sample_documents(topics: TopicModel, n: int, mixture, length, rng: np.random
     mixture: FixedTopics(tau) or DirichletTopics(alpha), the law of the topic weights theta.
     length: N, or (N_min, N_max) for N uniform on N_min..N_max, both ends included.
 
-    Topic counts are multinomial given theta and N, word counts given the topic counts: no token is drawn one by one.
+    Topic counts are multinomial given theta and N; the words of a topic are uniform, drawn for many documents at once.
     ValueError for an impossible n, tau or length.
     """
     check_integer("n", n, 1)
@@ -173,9 +176,26 @@ def sample_documents(topics: TopicModel, n: int, mixture, length, rng: np.random
     lengths = rng.integers(low, high + 1, size=n)
     theta = mixture.sample(topics, n, rng)
     topic_counts = rng.multinomial(lengths, theta)  # (n, T)
-    counts = np.zeros((n, topics.V + 1), dtype=np.int64)
-    counts[:, 1:] = rng.multinomial(topic_counts, np.full(topics.v, 1 / topics.v)).reshape(n, topics.V)
+    width = topics.V + 1
+    counts = np.empty((n, width), dtype=np.int64)
+    for start in range(0, n, 1000):  # blocks of documents that fit into the cache
+        block = topic_counts[start : start + 1000]
+        first_words = np.arange(len(block))[:, None] * width + 1 + np.arange(topics.T) * topics.v
+        tokens = np.repeat(first_words.ravel(), block.ravel())
+        tokens += rng.integers(topics.v, size=tokens.size)
+        counts[start : start + 1000] = np.bincount(tokens, minlength=len(block) * width).reshape(-1, width)
     return Documents(topics, counts, theta)
+
+
+def scramble_documents(documents: Documents, rng: np.random.Generator) -> Documents:
+    """The same words dealt to the documents at random: lengths and word totals stay, topics go (a negative control)."""
+    counts = documents.counts
+    n, width = counts.shape
+    row, word = np.nonzero(counts)
+    words = rng.permutation(np.repeat(word, counts[row, word]))
+    cells = np.repeat(np.arange(n), documents.lengths) * width + words
+    scrambled = np.bincount(cells, minlength=n * width).reshape(n, width)
+    return replace(documents, counts=scrambled, theta=np.full_like(documents.theta, np.nan))
 
 
 @dataclass(frozen=True)
@@ -184,62 +204,57 @@ class MaskedDocuments:
 
     keys: masked word counts over all positions, shape (n, V+1), column 0 counting [MASK].
     chosen: the same over chosen positions only, shape (n, V+1).
-    document, query, label, weight: the chosen positions, grouped; `weight` positions of `document` show the word
-        `query` in place of the word `label`. Sorted by document, then query; shape (groups,) each.
+    labels: how often each word has to be predicted, shape (n, V+1).
+    document, query, label: for every chosen position its document, the word shown there and the word to be predicted;
+        sorted by document, then query; shape (chosen positions,) each.
     """
 
     keys: np.ndarray
     chosen: np.ndarray
+    labels: np.ndarray
     document: np.ndarray
     query: np.ndarray
     label: np.ndarray
-    weight: np.ndarray
 
     def __len__(self) -> int:
         return len(self.keys)
-
-    @cached_property
-    def labels(self) -> np.ndarray:
-        """How often each word has to be predicted in each document, shape (n, V+1)."""
-        n, width = self.keys.shape
-        cells = self.document * width + self.label
-        return np.bincount(cells, self.weight, minlength=n * width).reshape(n, width)
 
 
 def mask_documents(documents: Documents, masking: Masking, rng: np.random.Generator) -> MaskedDocuments:
     """Fresh masks for every document (Section 3.2), conditioned on at least one chosen position in each."""
     counts = documents.counts
     n, width = counts.shape
-    row, word = np.nonzero(counts)
-    number = counts[row, word]
-    picked = rng.binomial(number, masking.p_m)
-    empty = np.flatnonzero(np.bincount(row, picked, minlength=n) == 0)
-    if empty.size:
-        first = np.searchsorted(row, empty), np.searchsorted(row, empty, side="right")
-        for i, j, k in zip(*first, _at_least_one(documents.lengths[empty], masking.p_m, rng), strict=True):
-            picked[i:j] = rng.multivariate_hypergeometric(number[i:j], k)
-    kept = rng.binomial(picked, masking.p_c)
-    random = rng.binomial(picked - kept, masking.p_r / (1 - masking.p_c))
-    hidden = picked - kept - random
-    row_r, label_r = np.repeat(row, random), np.repeat(word, random)
-    query_r = rng.integers(1, width, size=row_r.size)
+    cells = np.flatnonzero(counts)
+    tokens = np.repeat(cells, counts.ravel()[cells])  # document * width + word of every position, document by document
+    chosen = rng.random(tokens.size) < masking.p_m
+    _choose_at_least_one(chosen, documents.lengths, masking.p_m, rng)
+    document, label = np.divmod(tokens[chosen], width)
 
-    document = np.concatenate([row, row, row_r])
-    query = np.concatenate([np.full(row.size, MASK), word, query_r])
-    label = np.concatenate([word, word, label_r])
-    weight = np.concatenate([hidden, kept, np.ones(row_r.size, dtype=np.int64)])
-    used = np.flatnonzero(weight)
-    used = used[np.argsort(document[used] * width + query[used], kind="stable")]
-    document, query, label, weight = document[used], query[used], label[used], weight[used]
+    fate = rng.random(label.size)
+    query = np.where(fate < masking.p_c, label, MASK)
+    is_random = (fate >= masking.p_c) & (fate < masking.p_c + masking.p_r)
+    query[is_random] = rng.integers(1, width, size=np.count_nonzero(is_random))
 
-    chosen = np.bincount(document * width + query, weight, minlength=n * width).reshape(n, width)
-    keys = counts + chosen
-    keys[row, word] -= picked
-    return MaskedDocuments(keys, chosen, document, query, label, weight)
+    order = np.argsort(document * width + query, kind="stable")
+    document, query, label = document[order], query[order], label[order]
+    shown, labels = (
+        np.bincount(document * width + words, minlength=n * width).reshape(n, width) for words in (query, label)
+    )
+    return MaskedDocuments(counts + shown - labels, shown, labels, document, query, label)
 
 
-def _at_least_one(lengths, p_m, rng):
-    """k ~ Binomial(N, p_m) given k >= 1: the first chosen position is truncated geometric, the later ones are free."""
-    u = rng.random(len(lengths))
-    first = np.floor(np.log1p(u * np.expm1(lengths * np.log1p(-p_m))) / np.log1p(-p_m)).astype(np.int64)
-    return 1 + rng.binomial(np.maximum(lengths - 1 - first, 0), p_m)
+def _choose_at_least_one(chosen, lengths, p_m, rng):
+    """Redraw, in place, the choices of each document that has none, given that it has at least one.
+
+    Whatever the order of the positions, the first chosen one is then truncated geometric and the later ones are free.
+    """
+    starts = np.cumsum(lengths) - lengths
+    empty = ~np.logical_or.reduceat(chosen, starts)
+    if not empty.any():
+        return
+    N = lengths[empty]
+    quantile = rng.random(N.size) * np.expm1(N * np.log1p(-p_m))
+    first = np.minimum(np.floor(np.log1p(quantile) / np.log1p(-p_m)).astype(np.int64), N - 1)
+    position = np.arange(N.sum()) - np.repeat(np.cumsum(N) - N, N)
+    after = position - np.repeat(first, N)
+    chosen[np.repeat(empty, lengths)] = (after == 0) | ((after > 0) & (rng.random(N.sum()) < p_m))

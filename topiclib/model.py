@@ -14,8 +14,6 @@ from torch import nn
 
 from .data import MASK, MaskedDocuments, TopicModel, check_integer
 
-torch.set_num_threads(1)  # the matrices are small: a second thread costs more than it brings
-
 KEY_RULES = ("attended", "excluded", "unchosen")
 LOSSES = ("squared", "cross-entropy")
 
@@ -146,17 +144,16 @@ def batches(masked: MaskedDocuments, model: TopicTransformer, batch_size: int) -
         keys[:, MASK] = 0
     starts = np.arange(0, len(masked), batch_size)
     if model.uniform:
-        labels = torch.from_numpy(masked.labels)
+        labels = torch.from_numpy(masked.labels.astype(np.float64))  # (n, V+1)
         yield from (Queries(keys[i : i + batch_size], labels[i : i + batch_size]) for i in starts)
         return
     width = counts.shape[1]
-    new = np.diff(masked.document * width + masked.query, prepend=-1) != 0  # first group of a (document, query)
-    problem = np.cumsum(new) - 1  # which problem each group belongs to
+    new = np.diff(masked.document * width + masked.query, prepend=-1) != 0  # where another (document, query) begins
+    problem = np.cumsum(new) - 1  # which problem each chosen position belongs to
     bounds = np.searchsorted(masked.document, np.append(starts, len(masked)))
     for start, i, j in zip(starts, bounds[:-1], bounds[1:], strict=True):
         cells = (problem[i:j] - problem[i]) * width + masked.label[i:j]
         total = problem[j - 1] - problem[i] + 1
-        labels = np.bincount(cells, masked.weight[i:j], minlength=total * width).reshape(total, width)
+        labels = np.bincount(cells, minlength=total * width).reshape(total, width).astype(np.float64)
         document, query = masked.document[i:j][new[i:j]] - start, masked.query[i:j][new[i:j]]
-        parts = (torch.from_numpy(part) for part in (labels, document, query))
-        yield Queries(keys[start : start + batch_size], *parts)
+        yield Queries(keys[start : start + batch_size], *map(torch.from_numpy, (labels, document, query)))

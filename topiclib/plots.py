@@ -10,7 +10,7 @@ import seaborn as sns
 
 from .data import TopicModel
 
-DIVERGING = sns.color_palette("vlag", as_cmap=True)
+DIVERGING = sns.color_palette("vlag", as_cmap=True).resampled(41)  # odd: zero is white; few colours: small files
 
 sns.set_theme(
     context="notebook",
@@ -18,7 +18,7 @@ sns.set_theme(
     palette="colorblind",
     rc={
         "figure.constrained_layout.use": True,
-        "figure.dpi": 90,
+        "figure.dpi": 72,
         "savefig.dpi": 160,
         "axes.spines.top": False,
         "axes.spines.right": False,

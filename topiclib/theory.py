@@ -145,13 +145,14 @@ def corpus_moments(counts, masking: Masking) -> CorpusMoments:
     """The Stage 1 moments of these very documents, in closed form: no mask is drawn. Beyond the paper.
 
     counts: word counts, shape (documents, V+1), column 0 zero, as in `Documents.counts`; any lengths. One position of
-    a document is chosen, the others are masked independently, and every position of the corpus counts once: what
-    training with fresh masks sees on average. ValueError for counts of [MASK] or an empty document.
+    a document is chosen, the others are masked independently, and every position of the corpus counts once. That is
+    what training with fresh masks sees on average (redrawing masks that choose no position changes the weight of a
+    document by a factor 1 / (1 - (1-p_m)^N) only). ValueError for counts of [MASK], or an empty document or corpus.
     """
     n = np.asarray(counts, dtype=float)
     N = n.sum(axis=1, keepdims=True)
-    if n[:, MASK].any() or not N.all():
-        raise ValueError("counts are not allowed: no document may be empty or contain [MASK] (column 0)")
+    if not (len(n) and (n >= 0).all() and N.all()) or n[:, MASK].any():
+        raise ValueError("counts are not allowed: at least 0, column 0 ([MASK]) empty, no empty document or corpus")
     p_c, p_m, a, width = masking.p_c, masking.p_m, masking.a, n.shape[1]
     rho = np.full(width, masking.p_r / (width - 1))  # what a chosen position shows when it does not keep its word
     rho[MASK] = 1 - masking.p_c - masking.p_r
@@ -238,7 +239,7 @@ def _check_weight_decay(weight_decay):
 def _check_attention(topics, masking, tau):
     _check_learnable(topics, masking)
     tau = np.asarray(tau, dtype=float)[()]
-    if np.any(tau < 1) or np.any(tau > topics.T):
+    if not np.all((tau >= 1) & (tau <= topics.T)):
         raise ValueError(f"tau = {tau} is not allowed: between 1 and T = {topics.T} is wanted")
     if not masking.p_r > 0:
         raise ValueError("p_r = 0 is not allowed: the interval's upper end is infinite without random words")

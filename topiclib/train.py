@@ -57,7 +57,9 @@ def train(
     if not parts:
         raise ValueError("the model has no trained part: name at least one in TopicTransformer(..., trained=...)")
     kind = torch.optim.SGD if optimizer == "sgd" else torch.optim.Adam
-    update = kind(parts.values(), lr=learning_rate, weight_decay=2 * weight_decay)  # torch adds weight_decay * theta
+    update = kind(
+        parts.values(), lr=learning_rate, weight_decay=2 * weight_decay, fused=True
+    )  # torch adds weight_decay * theta
     steps_an_epoch = -(-len(documents) // batch_size)
     total, step, pending, records = epochs * steps_an_epoch, 0, [], []
 
@@ -94,7 +96,7 @@ def evaluate(model: TopicTransformer, masked: MaskedDocuments, loss: str = "squa
     """Mean loss per chosen position on masked documents, without the penalty (squared, or cross-entropy in nats)."""
     with torch.no_grad():
         sums = [loss_sum(model(queries), queries.labels, loss).item() for queries in batches(masked, model, batch_size)]
-    return sum(sums) / float(masked.weight.sum())
+    return sum(sums) / len(masked.label)
 
 
 def _check_arguments(loss, optimizer, learning_rate, epochs, batch_size, weight_decay, decay):
