@@ -54,8 +54,8 @@ def heat_maps(panels: dict[str, np.ndarray], topics: TopicModel, *, columns=4, l
         axis.set_xticks(edges, [])
         axis.set_yticks(edges, [])
         if topics.T <= 20:
-            axis.hlines(edges, 0.5, topics.V + 0.5, color="0.35", linewidth=0.3)
-            axis.vlines(edges, 0.5, topics.V + 0.5, color="0.35", linewidth=0.3)
+            axis.hlines(edges, 0.5, topics.V + 0.5, color="0.5", linewidth=0.3)
+            axis.vlines(edges, 0.5, topics.V + 0.5, color="0.5", linewidth=0.3)
         axis.tick_params(length=2)
         sns.despine(ax=axis, left=True, bottom=True)
     grid = axes[0].get_subplotspec().get_gridspec()
