@@ -71,7 +71,7 @@ def test_impossible_claims(options, said):
         (dict(digits=4), ("0.1103 ± 0.005", "0.1098")),
         (dict(), ("0.110 ± 0.005", "0.110")),
         (dict(relation="<", predicted=0.05, measured=0.00123), ("< 0.0500", "0.00123")),
-        (dict(relation=">", predicted=2.0, measured=12345.6, margin=0.5), ("> 2.00 by 0.5", "12300")),
+        (dict(relation=">", predicted=2.0, measured=12345.6, margin=0.5), ("> 2.50", "12300")),
         (dict(predicted=0.0, measured=3.2e-17, tolerance=1e-6), ("0 ± 1e-06", "0")),
         (dict(predicted=0.0, measured=-3.2e-17, tolerance=1e-6), ("0 ± 1e-06", "0")),
         (dict(predicted=2e-9, measured=2.04e-9, tolerance=1e-10), ("2.00e-09 ± 1e-10", "2.04e-09")),

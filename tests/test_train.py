@@ -35,7 +35,7 @@ def test_same_seed_same_run(documents, optimizer, learning_rate, trained):
 
 def first_batches(documents, masking, epochs, batch_size, model, seed):
     """The batches that `train` sees, drawn again from its seed."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 1])
     for _ in range(epochs):
         masked = tl.mask_documents(documents[rng.permutation(len(documents))], masking, rng)
         yield from batches(masked, model, batch_size)

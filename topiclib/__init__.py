@@ -19,7 +19,7 @@ from .data import (
 from .measure import BlockStatistics, block_statistics, relative_distance, shuffle_topics
 from .model import TopicTransformer
 from .parameters import check_parameters
-from .plots import heat_maps, save_figure
+from .plots import heat_map_rows, heat_maps, save_figure
 from .theory import (
     constants,
     corpus_loss,
@@ -61,6 +61,7 @@ __all__ = [
     "corpus_optimum",
     "diagonal_optimum",
     "evaluate",
+    "heat_map_rows",
     "heat_maps",
     "mask_documents",
     "mode_moments",

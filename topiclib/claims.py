@@ -18,7 +18,7 @@ class Claim:
     """One claim of the paper, or its negative control, with the number predicted and the number measured.
 
     relation "=": |measured - predicted| <= tolerance. relation "<" or ">": predicted is a bound that measured
-    must keep, by `margin` at least. kind "control" says that the effect is absent where it should be.
+    must keep, by `margin` at least. kind "control": a case built to come out differently if the claim means anything.
     Raises ValueError for arguments that do not make a claim.
     """
 
@@ -80,14 +80,13 @@ class Claim:
     @property
     def shown(self) -> tuple[str, str]:
         """(predicted, measured) as they are printed, e.g. ("0.110 ± 0.005", "0.109") or ("< 0.0500", "0.0012")."""
-        predicted = _number(self.predicted, self.digits)
         # Next to the prediction or its tolerance the rest is rounding noise, which differs between machines.
         scale = max(abs(self.predicted), self.tolerance) if self.relation == "=" else 0.0
         measured = _number(self.measured, self.digits, scale)
         if self.relation == "=":
-            return f"{predicted} ± {self.tolerance:.3g}", measured
-        by = f" by {self.margin:.3g}" if self.margin else ""
-        return f"{self.relation} {predicted}{by}", measured
+            return f"{_number(self.predicted, self.digits)} ± {self.tolerance:.2g}", measured
+        bound = self.predicted + (self.margin if self.relation == ">" else -self.margin)
+        return f"{self.relation} {_number(bound, self.digits)}", measured
 
 
 _claims: dict[tuple[str, str], Claim] = {}

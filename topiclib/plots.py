@@ -10,7 +10,9 @@ import seaborn as sns
 
 from .data import TopicModel
 
-DIVERGING = sns.color_palette("vlag", as_cmap=True).resampled(41)  # odd: zero is white; few colours: small files
+DIVERGING = sns.color_palette("vlag", as_cmap=True).resampled(31)  # odd: zero is white; few colours: small files
+
+AXES = ("word predicted", "word seen")
 
 sns.set_theme(
     context="notebook",
@@ -19,7 +21,7 @@ sns.set_theme(
     rc={
         "figure.constrained_layout.use": True,
         "figure.dpi": 72,
-        "savefig.dpi": 160,
+        "savefig.dpi": 130,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.titlesize": "medium",
@@ -30,11 +32,14 @@ sns.set_theme(
 )
 
 
-def heat_maps(panels: dict[str, np.ndarray], topics: TopicModel, *, columns=4, limit=None, label="entry", axes=None):
+def heat_maps(
+    panels: dict[str, np.ndarray], topics: TopicModel, *, columns=4, limit=None, label="entry", names=AXES, axes=None
+):
     """Matrices over tokens side by side, one diverging colour scale centred at 0, lines between topics; the figure.
 
     panels: title -> (V+1) x (V+1) matrix, row = word predicted, column = word seen, row and column 0 = [MASK].
-    limit: end of the colour scale; by default the 99.5% quantile of all |entries|, so that a few do not hide the rest.
+    limit: end of the colour scale; by default the 99.5% quantile of |entries| between words, the largest of all panels.
+    names: labels of the two axes, of rows and of columns.
     axes: draw into these instead of a new figure (then the colour bar goes beside them).
     """
     if axes is None:
@@ -46,7 +51,7 @@ def heat_maps(panels: dict[str, np.ndarray], topics: TopicModel, *, columns=4, l
             spare.remove()
     axes = np.ravel(axes)[: len(panels)]
     if limit is None:
-        limit = max(np.quantile(np.abs(matrix), 0.995) for matrix in panels.values()) or 1.0
+        limit = max(np.quantile(np.abs(matrix[1:, 1:]), 0.995) for matrix in panels.values()) or 1.0
     for axis, (title, matrix) in zip(axes, panels.items(), strict=True):
         image = axis.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
         axis.set_title(title)
@@ -62,11 +67,24 @@ def heat_maps(panels: dict[str, np.ndarray], topics: TopicModel, *, columns=4, l
     for axis in axes:
         place = axis.get_subplotspec()
         if place.colspan.start == 0:
-            axis.set_ylabel("word predicted")
+            axis.set_ylabel(names[0])
         if place.rowspan.stop == grid.nrows:
-            axis.set_xlabel("word seen")
+            axis.set_xlabel(names[1])
     axes[0].figure.colorbar(image, ax=list(axes), label=label, fraction=0.03, pad=0.02, extend="both")
     return axes[0].figure
+
+
+def heat_map_rows(rows: dict[str, dict[str, np.ndarray]], topics: TopicModel, *, label="entry", names=AXES):
+    """Rows of heat maps, row title -> {panel title: matrix}, a colour scale for each row; the figure."""
+    columns = max(map(len, rows.values()))
+    figure = plt.figure(figsize=(2.4 * columns + 1.4, 3.2 * len(rows)))
+    for part, (title, panels) in zip(np.ravel(figure.subfigures(len(rows), 1)), rows.items(), strict=True):
+        axes = part.subplots(1, columns, squeeze=False)[0]
+        for spare in axes[len(panels) :]:
+            spare.remove()
+        part.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize="medium")
+        heat_maps(panels, topics, axes=axes, label=label, names=names)
+    return figure
 
 
 def save_figure(figure, folder: Path, name: str) -> None:
@@ -74,6 +92,7 @@ def save_figure(figure, folder: Path, name: str) -> None:
     for ending, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None, "Producer": None})):
         content = io.BytesIO()
         figure.savefig(content, format=ending, metadata=metadata)
+        figure.set_layout_engine("none")  # laid out once; the other format and the notebook keep that
         place = Path(folder) / f"{name}.{ending}"
         partial = place.with_name(f".{place.name}.{os.getpid()}")
         try:

@@ -52,7 +52,7 @@ def train(
     """
     _check_arguments(loss, optimizer, learning_rate, epochs, batch_size, weight_decay, decay)
     check_integer("record_every", 1 if record_every is None else record_every, 1)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 1])  # not the stream of a model's initial values with the same seed
     parts = {name: part for name, part in model.named_parameters() if part.requires_grad}
     if not parts:
         raise ValueError("the model has no trained part: name at least one in TopicTransformer(..., trained=...)")
