@@ -1,5 +1,6 @@
 """What every committed notebook keeps to: run from top to bottom, checked by nbval, the same bytes each time."""
 
+import ast
 import json
 import re
 from functools import cache
@@ -73,7 +74,12 @@ def test_every_line_of_the_parameters_cell_is_documented(path):
             f"expected `{name}: type = value  # comment`, got {found}: a line without a comment says nothing in "
             "`papermill --help-notebook`"
         )
-    assert "figures_dir" in parameters.read_parameters(path), "expected the parameter figures_dir, got none"
+    ours = parameters.read_parameters(path)
+    theirs = {n: (x["inferred_type_name"], ast.literal_eval(x["default"]), x["help"]) for n, x in seen.items()}
+    assert {n: (x.type.__name__, x.default, x.help) for n, x in ours.items()} == theirs, (
+        "expected topiclib.parameters to read the cell as papermill does"
+    )
+    assert "figures_dir" in ours, "expected the parameter figures_dir, got none"
 
 
 @every_notebook

@@ -55,7 +55,8 @@ def test_read_parameters(known):
     "line, said",
     [
         ("n: list = []  # a list", "annotation must be one of int, float, str, bool"),
-        ("n = 1  # no annotation", "annotation must be one of"),
+        ("n = 1  # no annotation", "is not of the form name: type = value  # comment"),
+        ("n: int = 1", "is not of the form name: type = value  # comment"),
         ("n: int = max(1, 2)  # an expression", "not a literal"),
         ("n: int = 1  # a number (at leat 2)", "(at leat 2) is not a rule"),
         ("n: int = 3  # a number (sgd | adam)", "(sgd | adam) is not a rule"),
@@ -186,3 +187,11 @@ def test_run_folders_are_readable_bounded_and_distinct(project):
     long = parameters.run_folder(NAME, {f"parameter_{i}": i for i in range(50)})
     assert len(long.name) <= 120
     assert parameters.run_folder(NAME, {"p_m": 1e-05, "x": -1}).name == "p_m=1e-05,x=-1"
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", "{broken"])
+def test_a_file_that_is_no_notebook(tmp_path, content):
+    path = tmp_path / "03_example.ipynb"
+    path.write_text(content)
+    with pytest.raises(ValueError, match="is not a notebook: it cannot be read as one"):
+        read_parameters(path)
