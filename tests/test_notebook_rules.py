@@ -231,3 +231,14 @@ def test_claims_hold_and_agree_with_the_last_cell(path):
     assert in_cell == in_file, f"expected {in_file} as in figures/{record.stem}.md, got {in_cell}: {how}"
     in_record = [claim["says"] for claim in written["claims"]]
     assert [says for _, says, *_ in rows] == in_record, f"expected the claims of figures/{record.name}: {how}"
+
+
+@every_notebook
+def test_a_stream_is_one_output(path):
+    for cell in code_cells(path):
+        streams = [output.get("name") for output in cell.outputs]
+        cut = [name for name, following in zip(streams, streams[1:], strict=False) if name and name == following]
+        assert not cut, (
+            f"expected what cell [{cell.execution_count}] printed in one output, got pieces: commit what "
+            f"`python -m topiclib run {path.stem[:2]}` wrote, which joins them"
+        )

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from topiclib import parameters
-from topiclib.__main__ import main
+from topiclib.__main__ import _joined, main
 
 PARAMETERS = """
 n: int = 2  # a number (at least 1)
@@ -228,3 +228,17 @@ def test_values_reach_the_notebooks_that_have_them_in_the_annotated_type(project
         assert seen.pop()[2] == ({"switch": value, "scale": 3} if value else {"scale": 3}), "defaults are not injected"
     run("1", "4", "-p", "only_here", "5")
     assert [injected for _, _, injected in seen] == [{"only_here": 5}, {}]
+
+
+def test_pieces_of_one_stream_are_joined():
+    """The kernel cuts a cell's printing into outputs at random moments; that must not show in a diff."""
+    pieces = [
+        nbformat.v4.new_output("stream", name="stdout", text="a"),
+        nbformat.v4.new_output("stream", name="stdout", text="b\n"),
+        nbformat.v4.new_output("display_data", data={"text/plain": "figure"}),
+        nbformat.v4.new_output("stream", name="stdout", text="c"),
+        nbformat.v4.new_output("stream", name="stderr", text="d"),
+    ]
+    joined = _joined(pieces)
+    assert [output.output_type for output in joined] == ["stream", "display_data", "stream", "stream"]
+    assert [joined[0].text, joined[2].text, joined[3].text] == ["ab\n", "c", "d"]

@@ -200,7 +200,20 @@ def _tidy(notebook: Path) -> None:
             del cell.metadata["tags"]
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell.id = "injected-parameters"  # papermill draws a random one
+        if cell.cell_type == "code":
+            cell.outputs = _joined(cell.outputs)
     nbformat.write(content, notebook)
+
+
+def _joined(outputs: list) -> list:
+    """The outputs with neighbouring pieces of one stream joined: where the kernel cuts them is a matter of timing."""
+    joined = []
+    for output in outputs:
+        if joined and output.output_type == joined[-1].output_type == "stream" and output.name == joined[-1].name:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
 
 
 def _last_line(error: Exception) -> str:
