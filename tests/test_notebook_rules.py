@@ -1,6 +1,7 @@
 """What every committed notebook keeps to: run from top to bottom, checked by nbval, the same bytes each time."""
 
 import ast
+import itertools
 import json
 import re
 from functools import cache
@@ -237,7 +238,7 @@ def test_claims_hold_and_agree_with_the_last_cell(path):
 def test_a_stream_is_one_output(path):
     for cell in code_cells(path):
         streams = [output.get("name") for output in cell.outputs]
-        cut = [name for name, following in zip(streams, streams[1:], strict=False) if name and name == following]
+        cut = [name for name, following in itertools.pairwise(streams) if name and name == following]
         assert not cut, (
             f"expected what cell [{cell.execution_count}] printed in one output, got pieces: commit what "
             f"`python -m topiclib run {path.stem[:2]}` wrote, which joins them"
