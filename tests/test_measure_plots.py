@@ -29,6 +29,13 @@ def test_block_statistics_leaves_out_words_without_a_topic():
     assert tl.block_statistics(W, topic_of)[:3] == (1, 1, 1)
 
 
+def test_block_statistics_wants_one_row_a_token():
+    with pytest.raises(
+        ValueError, match=r"W of shape \(20, 20\) is not allowed: one row and column for each of 13 tokens"
+    ):
+        tl.block_statistics(np.eye(20), TOPICS.topic_of)
+
+
 def test_no_same_topic_pair_is_nan():
     assert np.isnan(tl.block_statistics(np.eye(4), tl.TopicModel(3, 1).topic_of).same_topic)
 

@@ -160,7 +160,9 @@ def test_edited_defaults_do_not_overwrite_the_committed_figures(project):
 
     write_notebook(project, CELL.replace("n_topics: int = 10", "n_topics: int = 12"))  # as JupyterLab saves it
     assert check_parameters(NAME, DEFAULTS | {"n_topics": 12}) == project / "runs" / NAME / "n_topics=12"
-    assert check_parameters(NAME, dict(DEFAULTS)) == project / "runs" / NAME / "n_topics=10"
+    assert check_parameters(NAME, dict(DEFAULTS)) == project / "figures", "these are the committed run's values"
+    both = check_parameters(NAME, DEFAULTS | {"n_topics": 12, "p_m": 0.2})
+    assert both == project / "runs" / NAME / "n_topics=12,p_m=0.2", "described against the committed run"
 
 
 def test_wrong_parameters_stop_before_any_folder_is_made(project):
@@ -195,3 +197,11 @@ def test_a_file_that_is_no_notebook(tmp_path, content):
     path.write_text(content)
     with pytest.raises(ValueError, match="is not a notebook: it cannot be read as one"):
         read_parameters(path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"parameters": 3}', "<<<<<<< HEAD"])
+def test_an_unreadable_record_is_named(project, content):
+    (project / "figures").mkdir()
+    (project / "figures" / "claims_03.json").write_text(content)
+    with pytest.raises(ValueError, match=r"figures/claims_03\.json cannot be read: restore it with git checkout, or"):
+        check_parameters(NAME, dict(DEFAULTS))

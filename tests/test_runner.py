@@ -242,3 +242,16 @@ def test_pieces_of_one_stream_are_joined():
     joined = _joined(pieces)
     assert [output.output_type for output in joined] == ["stream", "display_data", "stream", "stream"]
     assert [joined[0].text, joined[2].text, joined[3].text] == ["ab\n", "c", "d"]
+
+
+def test_a_full_disk_is_one_failed_notebook(project, monkeypatch):
+    def half_a_file(source, target, *_, **__):
+        Path(target).write_text('{"cells": [')
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(papermill, "execute_notebook", half_a_file)
+    before = contents(project)
+    result = CliRunner().invoke(main, ["run", "01"])
+    assert result.exit_code == 1 and result.exception.__class__ is SystemExit, result.output
+    assert "01_good" in result.stdout and "No space left on device" in result.stdout
+    assert contents(project) == before

@@ -136,6 +136,18 @@ def test_divergence_is_said(documents):
         tl.train(tl.TopicTransformer(TOPICS), documents, MASKING, learning_rate=1e4, epochs=20)
 
 
+def test_a_huge_loss_is_divergence_before_it_is_infinite(documents):
+    with pytest.raises(FloatingPointError, match=r"the loss is [0-9.]+e[+]"):
+        tl.train(tl.TopicTransformer(TOPICS), documents, MASKING, learning_rate=20.0, epochs=20)
+
+
+@pytest.mark.parametrize("batch_size", [0, -1])
+def test_evaluate_wants_a_batch_size(documents, batch_size):
+    masked = tl.mask_documents(documents, MASKING, np.random.default_rng(0))
+    with pytest.raises(ValueError, match=f"batch_size = {batch_size} is not allowed"):
+        tl.evaluate(tl.TopicTransformer(TOPICS), masked, batch_size=batch_size)
+
+
 @pytest.mark.parametrize("trained, seconds", [(("W_V",), 0.25), (("W_K", "W_Q", "W_V"), 0.6)])
 def test_speed_of_an_epoch(trained, seconds):
     """10,000 documents of the paper's size. Best of three; the bound is doubled, for a machine that does other work."""

@@ -83,7 +83,10 @@ def _select(wanted: tuple[str, ...]) -> list[Path]:
 
 def _plan(notebooks: list[Path], given: tuple[tuple[str, str], ...], out: Path | None) -> list[Job]:
     """Check every value for every notebook; decide where results go. ClickException before anything has started."""
-    root, given = parameters.ROOT, dict(given)
+    root, names = parameters.ROOT, [name for name, _ in given]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        raise click.ClickException(f"{name} is given more than once: one value is wanted")
+    given = dict(given)
     if out is not None:
         out = out.expanduser().resolve()
         if out in (root / "notebooks", root / "figures"):
@@ -102,7 +105,7 @@ def _plan(notebooks: list[Path], given: tuple[tuple[str, str], ...], out: Path |
             parameters.check_values(found, values, path.stem)
             injected = {name: value for name, value in values.items() if value != found[name].default}
             values = {name: parameter.default for name, parameter in found.items()} | injected
-            changed = parameters.changed_values(path.stem, found, values)
+            changed = parameters.changed_values(path.stem, found, values) or injected
             if out is not None or changed:
                 folder = out or parameters.run_folder(path.stem, changed)
                 places = folder / path.name, folder, folder / f"{path.stem}.failed.ipynb"
@@ -150,7 +153,10 @@ def _run_one(job: Job) -> tuple[str, list[str]]:
         except Exception as error:  # a failing cell, a dead kernel, a full disk: the next notebook is still run
             status, notes = "failed", [_last_line(error)]
         if notebook.is_file():
-            _tidy(notebook)
+            try:
+                _tidy(notebook)
+            except Exception as error:  # half a file, as a full disk leaves it
+                return "failed", [*notes, f"the notebook could not be written: {_last_line(error)}"]
             os.replace(notebook, job.notebook if status == "ok" else job.failed)
             notes += [] if status == "ok" else [f"kept: {_relative(job.failed)}"]
         if status != "ok":
@@ -163,8 +169,10 @@ def _run_one(job: Job) -> tuple[str, list[str]]:
 
 def _execute(job: Job, notebook: Path, figures: Path) -> None:
     logging.getLogger("papermill").setLevel(logging.ERROR)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it would report the kernel's end after Ctrl-C
     before = os.environ.get("TOPICLIB_FIGURES", "")  # empty means unset
     os.environ["TOPICLIB_FIGURES"] = str(figures)
+    os.environ.pop("MPLBACKEND", None)  # a backend set outside would leave the notebook without its figures
     try:
         papermill.execute_notebook(
             job.source,

@@ -65,6 +65,7 @@ class TopicTransformer(nn.Module):
         check_integer("d", d, 1)
         shapes = {"W_E": (d, width), "W_K": (d, d), "W_Q": (d, d), "W_V": (d, d), "W_pred": (width, d)}
         shapes |= {"b_K": (d,), "b_Q": (d,), "b_V": (d,), "b_pred": (width,)}
+        trained = (trained,) if isinstance(trained, str) else tuple(trained)
         named = set(trained) | set(initial)
         for name in sorted(named - set(shapes)):
             raise ValueError(f"{name!r} is not a part of the model: choose among {', '.join(shapes)}")

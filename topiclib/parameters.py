@@ -177,13 +177,17 @@ def changed_values(notebook: str, parameters: dict[str, Parameter], values: dict
     who means to change a default deletes that file.
     """
     values = {name: value for name, value in values.items() if name != "figures_dir"}
-    changed = {name: value for name, value in values.items() if value != parameters[name].default}
+    committed = {name: parameters[name].default for name in values}
     record = ROOT / "figures" / f"claims_{notebook[:2]}.json"
-    if not changed and record.is_file():
-        committed = json.loads(record.read_text(encoding="utf-8"))["parameters"]
-        if committed != values:
-            return {k: v for k, v in values.items() if k not in committed or committed[k] != v} or values
-    return changed
+    if record.is_file():
+        try:
+            committed = dict(json.loads(record.read_text(encoding="utf-8"))["parameters"])
+        except (ValueError, KeyError, TypeError):
+            how = "restore it with git checkout, or delete it if you mean to change a default"
+            raise ValueError(f"figures/{record.name} cannot be read: {how}") from None
+    if values == committed:
+        return {}
+    return {name: value for name, value in values.items() if committed.get(name, not value) != value} or values
 
 
 def run_folder(notebook: str, changed: dict) -> Path:

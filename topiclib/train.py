@@ -48,7 +48,7 @@ def train(
     Each epoch shuffles the documents and masks them afresh. Minimised is the mean loss over a batch's chosen positions
     plus weight_decay ||theta||^2, theta all trained parts (equation 2). decay "linear" lets the learning rate fall to 0
     over the run. A record is made every `record_every` steps (by default every epoch) and at the end.
-    ValueError for an impossible argument, FloatingPointError when the loss is no longer finite.
+    ValueError for an impossible argument, FloatingPointError when the loss explodes.
     """
     _check_arguments(loss, optimizer, learning_rate, epochs, batch_size, weight_decay, decay)
     check_integer("record_every", 1 if record_every is None else record_every, 1)
@@ -61,7 +61,7 @@ def train(
         parts.values(), lr=learning_rate, weight_decay=2 * weight_decay, fused=True
     )  # torch adds weight_decay * theta
     steps_an_epoch = -(-len(documents) // batch_size)
-    total, step, pending, records = epochs * steps_an_epoch, 0, [], []
+    total, step, first, pending, records = epochs * steps_an_epoch, 0, 0.0, [], []
 
     def record():
         norms = {name: part.detach().norm().item() for name, part in parts.items()}
@@ -73,8 +73,9 @@ def train(
         for queries in batches(masked, model, batch_size):
             mean = loss_sum(model(queries), queries.labels, loss) / queries.labels.sum()
             pending.append(mean.item())
-            if not np.isfinite(pending[-1]):
-                raise FloatingPointError(f"the loss is {pending[-1]} at step {step}: try a smaller learning rate")
+            first = pending[-1] if step == 0 else first
+            if not pending[-1] < 1e6 * (1 + first):  # NaN, too
+                raise FloatingPointError(f"the loss is {pending[-1]:.3g} at step {step}: try a smaller learning rate")
             if step % (record_every or steps_an_epoch) == 0:
                 record()
             if decay == "linear":
@@ -94,6 +95,7 @@ def train(
 
 def evaluate(model: TopicTransformer, masked: MaskedDocuments, loss: str = "squared", batch_size: int = 1000) -> float:
     """Mean loss per chosen position on masked documents, without the penalty (squared, or cross-entropy in nats)."""
+    check_integer("batch_size", batch_size, 1)
     with torch.no_grad():
         sums = [loss_sum(model(queries), queries.labels, loss).item() for queries in batches(masked, model, batch_size)]
     return sum(sums) / len(masked.label)
