@@ -16,6 +16,7 @@ from .data import (
     sample_documents,
     scramble_documents,
 )
+from .landscape import Minimum, bayes_loss, minimise_stage2, stage2_loss
 from .measure import BlockStatistics, block_statistics, relative_distance, shuffle_topics
 from .model import TopicTransformer
 from .parameters import check_parameters
@@ -50,8 +51,10 @@ __all__ = [
     "History",
     "MaskedDocuments",
     "Masking",
+    "Minimum",
     "TopicModel",
     "TopicTransformer",
+    "bayes_loss",
     "block_statistics",
     "check",
     "check_parameters",
@@ -64,6 +67,7 @@ __all__ = [
     "heat_map_rows",
     "heat_maps",
     "mask_documents",
+    "minimise_stage2",
     "mode_moments",
     "relative_distance",
     "ridge_optimum",
@@ -73,6 +77,7 @@ __all__ = [
     "shuffle_topics",
     "stage1_family",
     "stage1_optimum",
+    "stage2_loss",
     "theorem1_embedding",
     "theorem3_interval",
     "theorem5_interval",

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 MASK = 0  # id of the token [MASK]
+KEY_RULES = ("attended", "excluded", "unchosen")  # which keys get attention: all, all but [MASK], all not chosen
 
 
 def check_integer(name: str, value, minimum: int) -> None:

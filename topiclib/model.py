@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from .data import MASK, MaskedDocuments, TopicModel, check_integer
+from .data import KEY_RULES, MASK, MaskedDocuments, TopicModel, check_integer
 
-KEY_RULES = ("attended", "excluded", "unchosen")
 LOSSES = ("squared", "cross-entropy")
 
 
