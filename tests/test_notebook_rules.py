@@ -175,10 +175,25 @@ def test_nbval_compares_enough(path):
 
 @every_notebook
 def test_no_cell_is_hidden_from_nbval(path):
+    """But for a widget, whose cell is marked in its first line and says why in the next."""
     cells = read(path).cells
-    got = [cell.source for cell in cells if "NBVAL_" in cell.source or "nbval" in str(cell.metadata.get("tags", []))]
+    widgets = [
+        cell for cell in cells if cell.source.startswith("# NBVAL_IGNORE_OUTPUT\n# The output is not compared: ")
+    ]
+    assert all("widgets." in cell.source for cell in widgets) and len(widgets) <= 1, (
+        f"expected at most one ignored cell, with a widget, got {[cell.source[:200] for cell in widgets]}"
+    )
+    others = [cell for cell in cells if cell not in widgets]
+    got = [cell.source for cell in others if "NBVAL_" in cell.source or "nbval" in str(cell.metadata.get("tags", []))]
     got += [cell.source for cell in cells if "raises-exception" in cell.metadata.get("tags", [])]
     assert not got, f"expected every output to be compared, got {got[:1]}: print fewer digits instead"
+
+
+@every_notebook
+def test_no_widget_without_a_kernel(path):
+    kinds = {kind for output in outputs(path) for kind in output.get("data", {})}
+    got = [kind for kind in kinds if "widget" in kind]
+    assert not got, f"expected text in a widget's place, got {got}: `python -m topiclib run {path.stem[:2]}` leaves it"
 
 
 @every_notebook

@@ -210,6 +210,8 @@ def _tidy(notebook: Path) -> None:
             cell.id = "injected-parameters"  # papermill draws a random one
         if cell.cell_type == "code":
             cell.outputs = _joined(cell.outputs)
+            for output in cell.outputs:  # a widget that no kernel stands behind is an error message in JupyterLab
+                output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
     nbformat.write(content, notebook)
 
 
