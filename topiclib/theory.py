@@ -116,7 +116,7 @@ def ridge_optimum(topics: TopicModel, masking: Masking, mixture, weight_decay: f
     sum of three projectors and a [MASK] column, so four numbers w_A, w_B, w_C, W_i0 describe it. At weight_decay = 0
     it is the minimiser of least norm. ValueError for a negative weight_decay, tau >= T, or nothing to learn from.
     """
-    _check_weight_decay(weight_decay)
+    check_weight_decay(weight_decay)
     moments = mode_moments(topics, masking, mixture, length)
     V, v = topics.V, topics.v
     cross = (moments.m_0 - moments.m_00) / V**0.5
@@ -176,7 +176,7 @@ def corpus_moments(counts, masking: Masking) -> CorpusMoments:
 
 def corpus_optimum(moments: CorpusMoments, weight_decay: float) -> np.ndarray:
     """The minimiser of E||W p - x||^2 + weight_decay ||W||_F^2 for these documents, of least norm; (V+1, V+1)."""
-    _check_weight_decay(weight_decay)
+    check_weight_decay(weight_decay)
     A = moments.PP + weight_decay * np.eye(len(moments.PP))
     return moments.XP @ np.linalg.pinv(A, rcond=1e-12, hermitian=True)
 
@@ -231,7 +231,7 @@ def _check_learnable(topics, masking):
         raise ValueError(f"T = {topics.T} is not allowed: at least 2 topics, or there is nothing to tell apart")
 
 
-def _check_weight_decay(weight_decay):
+def check_weight_decay(weight_decay):
     if not (weight_decay >= 0 and np.isfinite(weight_decay)):
         raise ValueError(f"weight_decay = {weight_decay!r} is not allowed: a number, at least 0, is wanted")
 
