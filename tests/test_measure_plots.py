@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import topiclib as tl
+from topiclib.measure import attention_by_relation
 
 TOPICS = tl.TopicModel(T=3, v=4)
 
@@ -47,6 +48,65 @@ def test_shuffled_topics_keep_sizes_and_lose_the_blocks():
     assert shuffled[0] == -1 and np.array_equal(np.bincount(shuffled[1:]), np.full(10, 10))
     contrast = tl.block_statistics(W, topics.topic_of).contrast
     assert abs(tl.block_statistics(W, shuffled).contrast) < 0.1 * contrast
+
+
+def attention_pair_by_pair(model, keys, queries, topic_of):
+    """Mean N A_ij by relation from the explicit attention matrix of every document; keys, queries: lists of words."""
+    scores = model.scores().detach().numpy()
+    found = {"same word": [], "same topic": [], "different": []}
+    for key_words, query_words in zip(keys, queries, strict=True):
+        if len(key_words) == 0:
+            continue
+        A = np.exp(scores[np.ix_(key_words, query_words)])
+        A /= A.sum(axis=0)  # every column of the attention matrix sums to 1
+        for i, key in enumerate(key_words):
+            for j, query in enumerate(query_words):
+                if min(topic_of[key], topic_of[query]) < 0:
+                    continue
+                same = topic_of[key] == topic_of[query]
+                relation = "same word" if key == query else "same topic" if same else "different"
+                found[relation].append(len(key_words) * A[i, j])
+    return [np.mean(values) if values else np.nan for values in found.values()]
+
+
+def words_of(counts):
+    return [np.repeat(np.arange(len(row)), row) for row in counts]
+
+
+@pytest.mark.parametrize("mask_keys", ["attended", "excluded", "unchosen"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_attention_by_relation_is_the_mean_over_all_pairs(mask_keys, masked, shuffled):
+    rng = np.random.default_rng(0)
+    documents = tl.sample_documents(TOPICS, 12, tl.FixedTopics(2), (1, 9), rng)
+    model = tl.TopicTransformer(TOPICS, ("W_K", "W_Q", "b_K", "b_Q"), scale=1.5, mask_keys=mask_keys)
+    topic_of = tl.shuffle_topics(TOPICS.topic_of, rng) if shuffled else TOPICS.topic_of
+    if masked:
+        documents = tl.mask_documents(documents, tl.Masking(0.5, 0.3, 0.3), rng)
+        queries = documents.keys
+        keys = queries - documents.chosen if mask_keys == "unchosen" else queries.copy()
+        if mask_keys == "excluded":
+            keys[:, tl.MASK] = 0
+        assert mask_keys == "attended" or (keys.sum(axis=1) == 0).any(), "a document without keys is among them"
+    else:
+        keys = queries = documents.counts
+    wanted = attention_pair_by_pair(model, words_of(keys), words_of(queries), topic_of)
+    got = attention_by_relation(model, documents, topic_of)
+    assert got == pytest.approx(wanted, rel=1e-12, nan_ok=True)
+    assert got.ratio == pytest.approx(wanted[1] / wanted[2], rel=1e-12)
+
+
+def test_uniform_attention_is_one():
+    documents = tl.sample_documents(TOPICS, 30, tl.FixedTopics(2), (5, 9), np.random.default_rng(0))
+    got = attention_by_relation(tl.TopicTransformer(TOPICS), documents, TOPICS.topic_of)
+    assert got == pytest.approx((1, 1, 1), abs=1e-12)
+
+
+def test_attention_over_no_pair_is_nan():
+    topics = tl.TopicModel(3, 1)
+    documents = tl.sample_documents(topics, 5, tl.FixedTopics(2), 8, np.random.default_rng(0))
+    got = attention_by_relation(tl.TopicTransformer(topics), documents, topics.topic_of)
+    assert np.isnan(got.same_topic) and got.same_word == pytest.approx(1), "one word a topic: no other word of it"
 
 
 def test_relative_distance():

@@ -160,3 +160,23 @@ def test_errors(arguments, message):
 def test_unknown_loss():
     with pytest.raises(ValueError, match="loss = 'hinge' is not allowed: choose one of squared, cross-entropy"):
         loss_sum(torch.zeros(1, 2), torch.zeros(1, 2), "hinge")
+
+
+@pytest.mark.parametrize("mask_keys", tl.model.KEY_RULES)
+@pytest.mark.parametrize("tau", [1, 2, 3])
+def test_population_is_every_document_once(mask_keys, tau):
+    """Its loss is the Stage 2 loss in closed form, for attention of the two weights alpha, beta."""
+    topics, masking = tl.TopicModel(3, 2), tl.Masking(0.3, 0.2, 0.1)
+    batch = tl.population(topics, masking, tl.FixedTopics(tau), mask_keys)
+    assert batch.labels.sum().item() == pytest.approx(1, abs=1e-14)
+    alpha, beta, d = 2.5, 7.0, topics.V + 1
+    weights = np.where(topics.membership @ topics.membership.T > 0, alpha, 1.0)
+    np.fill_diagonal(weights, beta)
+    value = (0.13, -0.71, 0.64, 0.26)
+    W_V = np.where(topics.membership @ topics.membership.T > 0, value[2], value[3])
+    np.fill_diagonal(W_V, value[1])
+    W_V[:, 0], W_V[0] = value[0], 0
+    initial = {"W_V": W_V, "W_K": np.log(weights).T, "W_Q": d**0.5 * np.eye(d)}
+    model = tl.TopicTransformer(topics, (), initial=initial, mask_keys=mask_keys)
+    loss = loss_sum(model(batch), batch.labels, "squared").item()
+    assert loss == pytest.approx(tl.stage2_loss(alpha, beta, topics, tau, masking, value, mask_keys), rel=1e-12)

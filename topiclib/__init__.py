@@ -16,9 +16,30 @@ from .data import (
     sample_documents,
     scramble_documents,
 )
+from .dynamics import (
+    critical_weight_decay,
+    fixed_point,
+    flow_start,
+    mode_rates,
+    onset_steps,
+    reduced_flow,
+    rise_step,
+    stage1_numbers,
+    to_matrix,
+    topic_amplitude,
+    two_number_flow,
+    value_rate,
+)
 from .landscape import Minimum, bayes_loss, minimise_stage2, stage2_loss
-from .measure import BlockStatistics, block_statistics, relative_distance, shuffle_topics
-from .model import TopicTransformer
+from .measure import (
+    AttentionStatistics,
+    BlockStatistics,
+    attention_by_relation,
+    block_statistics,
+    relative_distance,
+    shuffle_topics,
+)
+from .model import TopicTransformer, population
 from .parameters import check_parameters
 from .plots import heat_map_rows, heat_maps, save_figure
 from .theory import (
@@ -43,6 +64,7 @@ threadpool_limits(1)
 
 __all__ = [
     "MASK",
+    "AttentionStatistics",
     "BlockStatistics",
     "Claim",
     "DirichletTopics",
@@ -54,6 +76,7 @@ __all__ = [
     "Minimum",
     "TopicModel",
     "TopicTransformer",
+    "attention_by_relation",
     "bayes_loss",
     "block_statistics",
     "check",
@@ -62,25 +85,38 @@ __all__ = [
     "corpus_loss",
     "corpus_moments",
     "corpus_optimum",
+    "critical_weight_decay",
     "diagonal_optimum",
     "evaluate",
+    "fixed_point",
+    "flow_start",
     "heat_map_rows",
     "heat_maps",
     "mask_documents",
     "minimise_stage2",
     "mode_moments",
+    "mode_rates",
+    "onset_steps",
+    "population",
+    "reduced_flow",
     "relative_distance",
     "ridge_optimum",
+    "rise_step",
     "sample_documents",
     "save_figure",
     "scramble_documents",
     "shuffle_topics",
     "stage1_family",
+    "stage1_numbers",
     "stage1_optimum",
     "stage2_loss",
     "theorem1_embedding",
     "theorem3_interval",
     "theorem5_interval",
+    "to_matrix",
+    "topic_amplitude",
     "train",
+    "two_number_flow",
+    "value_rate",
     "write_table",
 ]

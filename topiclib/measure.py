@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .data import MASK, Documents, MaskedDocuments
+from .model import TopicTransformer
+
 
 class BlockStatistics(NamedTuple):
     """Mean entries of a (V+1) x (V+1) matrix: W_ii, same topic (i != j), different topic, and the column of [MASK]."""
@@ -52,3 +55,51 @@ def shuffle_topics(topic_of: np.ndarray, rng: np.random.Generator) -> np.ndarray
 def relative_distance(A: np.ndarray, B: np.ndarray) -> float:
     """||A - B||_F / ||B||_F."""
     return float(np.linalg.norm(A - B) / np.linalg.norm(B))
+
+
+class AttentionStatistics(NamedTuple):
+    """Mean attention by the relation of key and query word, times the number of keys: 1 is uniform attention."""
+
+    same_word: float
+    same_topic: float
+    different_topic: float
+
+    @property
+    def ratio(self) -> float:
+        """Same topic (another word) over different topic: what Theorem 3 and Table 3 are about."""
+        return self.same_topic / self.different_topic
+
+
+def attention_by_relation(
+    model: TopicTransformer, documents: Documents | MaskedDocuments, topic_of: np.ndarray
+) -> AttentionStatistics:
+    """Mean of N A_ij over all pairs of a key position i and a query position j, by relation; NaN over no pair.
+
+    A_ij is the weight of key i for query j, N the number of keys of the document, so that 1 means uniform attention at
+    every length; every pair of every document counts once. All positions that show a word are queries. Keys are those
+    that the model's rule allows; unmasked documents have no chosen position, so all are keys. A position is a key of
+    itself and counts as the same word: the model cannot tell it from another copy (Assumption 2 has one c1 for both).
+    topic_of: topic of each token id, (V+1,), as `TopicModel.topic_of`; negative ([MASK]): in no pair, but a key still.
+    Scores more than 600 below the largest of their query count as 600 below: a weight of 1e-260, where floats end.
+    """
+    queries = documents.counts if isinstance(documents, Documents) else documents.keys
+    keys = queries.astype(float)  # (n, V+1)
+    if isinstance(documents, MaskedDocuments) and model.mask_keys == "unchosen":
+        keys -= documents.chosen
+    if model.mask_keys == "excluded":
+        keys[:, MASK] = 0
+    scores = model.scores().detach().numpy()
+    # Of one key showing the row's word, for the column's query, up to a factor for each query; (V+1, V+1).
+    weight = np.exp(np.maximum(scores - scores.max(axis=0), -600))
+    total = keys @ weight  # over all keys, for each query word; (n, V+1)
+    number = keys.sum(axis=1, keepdims=True)
+    scaled = np.divide(number * queries, total, out=np.zeros_like(total), where=total > 0)  # (n, V+1)
+    pairs, attention = keys.T @ queries, weight * (keys.T @ scaled)  # number of pairs, their sum of N A; (V+1, V+1)
+
+    word = topic_of >= 0
+    same = (topic_of[:, None] == topic_of) & word
+    itself = np.eye(len(word), dtype=bool)
+    relations = (same & itself, same & ~itself, ~same & word & word[:, None])
+    counts = [pairs[relation].sum() for relation in relations]
+    sums = [attention[relation].sum() for relation in relations]
+    return AttentionStatistics(*(float(x / n) if n else np.nan for x, n in zip(sums, counts, strict=True)))

@@ -6,13 +6,14 @@ n_l exp(S[l, q]) / sum on word l, S = (W_K W_E)' (W_Q W_E) / sqrt(d): exactly th
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from .data import KEY_RULES, MASK, MaskedDocuments, TopicModel, check_integer
+from .data import KEY_RULES, MASK, FixedTopics, MaskedDocuments, Masking, TopicModel, check_integer
 
 LOSSES = ("squared", "cross-entropy")
 
@@ -157,3 +158,22 @@ def batches(masked: MaskedDocuments, model: TopicTransformer, batch_size: int) -
         labels = np.bincount(cells, minlength=total * width).reshape(total, width).astype(np.float64)
         document, query = masked.document[i:j][new[i:j]] - start, masked.query[i:j][new[i:j]]
         yield Queries(keys[start : start + batch_size], *map(torch.from_numpy, (labels, document, query)))
+
+
+def population(topics: TopicModel, masking: Masking, mixture: FixedTopics, mask_keys: str = "attended") -> Queries:
+    """All documents of a small topic model, infinitely long, as one batch whose labels are probabilities (sum 1).
+
+    So `loss_sum` of it is the expected loss, exactly. There are T choose tau sets of topics, all equally likely.
+    """
+    sets = list(combinations(range(topics.T), mixture.tau))
+    P = np.array([topics.membership[:, list(members)].sum(axis=1) for members in sets]) / (mixture.tau * topics.v)
+    keys = P.copy()  # of positions that were not chosen; (sets, V+1)
+    if mask_keys != "unchosen":
+        keys = masking.a * P + masking.p_m * masking.p_r / topics.V
+        keys[:, MASK] = masking.mu if mask_keys == "attended" else 0
+    labels = masking.p_r / topics.V * P[:, None] + masking.p_c * P[:, None] * np.eye(
+        topics.V + 1
+    )  # (sets, query, label)
+    labels[:, MASK] = (1 - masking.p_c - masking.p_r) * P
+    document, query = np.nonzero(labels.sum(axis=2))
+    return Queries(*map(torch.from_numpy, (keys, labels[document, query] / len(sets), document, query)))
