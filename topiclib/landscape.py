@@ -74,13 +74,13 @@ def minimise_stage2(topics: TopicModel, tau, masking: Masking, value="block", ma
 
     # How much attention a query has for anything but its topic: where it goes there by half.
     rest = [q.total[2] / q.total[1] for q in queries if q.probability > 0 and q.total[1] > 0 and q.total[2] > 0]
-    grid = np.log(np.geomspace(1e-6 * min([v, *rest]), 1e9 * max([v, *rest]), 800))
+    grid = np.log(np.geomspace(1e-6 * min([v, *rest]), 1e9 * max([v, *rest]), 400))
     shares = best_share(np.exp(grid))
     values = loss(np.exp(grid), shares)
     scale = max(1.0, np.abs(values).max())
     lowest = int(np.argmin(values))
     if np.ptp(values) < 1e-13 * scale:  # only the share matters
-        t = 1 / v if no_words else shares[400]
+        t = 1 / v if no_words else shares[200]
         s = (v - 1) / (1 - t) if t < 1 else v
     elif values[-1] <= values[lowest] + 1e-14 * scale:
         raise ValueError("this loss has no minimum: it falls for ever as attention to the own topic grows")
@@ -205,7 +205,7 @@ def _best_share(loss, s, v):
 
     The lowest point of a grid finds the valley, false position (Illinois) the zero of the derivative in it.
     """
-    grid = np.concatenate([[0.0], np.geomspace(1e-9, 1, 90)])
+    grid = np.concatenate([[0.0], np.geomspace(1e-9, 1, 60)])
     values = loss(s[:, None], grid)
     lowest = np.argmin(values, axis=1)
 
