@@ -159,3 +159,24 @@ def test_speed_of_an_epoch(trained, seconds):
         tl.train(model, documents, MASKING, epochs=1, learning_rate=0.1)
         taken.append(time.perf_counter() - start)
     assert min(taken) < 2 * seconds, f"an epoch took {min(taken):.2f} s, wanted {seconds} s"
+
+
+def one_run(seed, learning_rate):
+    """A model and its history; what the notebooks train several of."""
+    topics, masking = tl.TopicModel(3, 2), tl.Masking()
+    documents = tl.sample_documents(topics, 40, tl.DirichletTopics(), 20, np.random.default_rng(seed))
+    model = tl.TopicTransformer(topics, ("W_V", "W_K", "W_Q"), seed=seed)
+    return model, tl.train(model, documents, masking, learning_rate=learning_rate, epochs=2, seed=seed)
+
+
+def test_runs_in_parallel_are_the_runs_one_after_the_other():
+    arguments = [(seed, 1.0) for seed in range(5)]
+    for (model, history), a in zip(tl.in_parallel(one_run, arguments), arguments, strict=True):
+        expected_model, expected = one_run(*a)
+        assert np.array_equal(model.numpy("W_V"), expected_model.numpy("W_V")), "expected the same run bit for bit"
+        assert np.array_equal(history.loss, expected.loss)
+
+
+def test_a_parallel_run_that_fails_says_why():
+    with pytest.raises(FloatingPointError, match="try a smaller learning rate"):
+        tl.in_parallel(one_run, [(0, 1.0), (1, 1e9)])

@@ -56,7 +56,7 @@ from .theory import (
     theorem3_interval,
     theorem5_interval,
 )
-from .train import History, evaluate, train
+from .train import History, evaluate, in_parallel, train
 
 # The matrices are small: a second thread costs more than it brings, several times more on a busy machine.
 torch.set_num_threads(1)
@@ -92,6 +92,7 @@ __all__ = [
     "flow_start",
     "heat_map_rows",
     "heat_maps",
+    "in_parallel",
     "mask_documents",
     "minimise_stage2",
     "mode_moments",

@@ -1,6 +1,12 @@
 """One training loop: fresh masks every epoch, SGD or Adam, squared loss or cross-entropy, real L2."""
 
-from collections.abc import Callable
+import multiprocessing
+import os
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -115,3 +121,31 @@ def _check_arguments(loss, optimizer, learning_rate, epochs, batch_size, weight_
         raise ValueError(f"learning_rate = {learning_rate!r} is not allowed: a number above 0 is wanted")
     if not (weight_decay >= 0 and np.isfinite(weight_decay)):
         raise ValueError(f"weight_decay = {weight_decay!r} is not allowed: a number, at least 0, is wanted")
+
+
+_task: tuple[Callable, Sequence[tuple]] | None = None  # what a forked process finds to do
+
+
+def in_parallel(function: Callable, arguments: Sequence[tuple]) -> list:
+    """[function(*a) for a in arguments], two at a time: independent training runs, one for each of two cores.
+
+    On Linux in forked processes, which inherit what they need; elsewhere, or on one core, one after the other. Each run
+    must draw from random numbers of its own; the results are then the same. What a run raises is raised here.
+    """
+    global _task
+    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2 or len(arguments) < 2:
+        return [function(*a) for a in arguments]
+    _task = function, arguments
+    torch.optim.SGD([torch.zeros(1)])  # makes torch import what optimizers need: once here, not in each process
+    try:
+        with warnings.catch_warnings(), ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
+            # A kernel has threads of its own; the runs take no locks that one of them could hold.
+            warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
+            return [pickle.loads(result) for result in pool.map(_run, range(len(arguments)))]
+    finally:
+        _task = None
+
+
+def _run(i):
+    function, arguments = _task
+    return pickle.dumps(function(*arguments[i]))  # by value: tensors would be shared through open files
