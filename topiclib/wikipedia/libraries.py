@@ -1,0 +1,38 @@
+"""Libraries that only this package needs, imported when they are used: the rest of topiclib does without them."""
+
+import contextlib
+import importlib
+import logging
+
+
+def library(name: str):
+    """Import a library that only this module needs; ImportError names the package to install."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = {"sklearn": "scikit-learn"}.get(name.partition(".")[0], name.partition(".")[0].replace("_", "-"))
+        raise ImportError(f"topiclib.wikipedia wants {package}: pip install {package} ({error})") from None
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in one line."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:150]
+
+
+@contextlib.contextmanager
+def quiet():
+    """No progress bars, no log of attempts to reach the network, no report of weights that an encoder leaves out."""
+    bars = library("transformers.utils.logging")
+    had_bars = bars.is_progress_bar_enabled()
+    levels = {name: logging.getLogger(name).level for name in ("transformers", "huggingface_hub", "datasets")}
+    bars.disable_progress_bar()
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        if had_bars:
+            bars.enable_progress_bar()

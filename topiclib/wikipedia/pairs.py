@@ -1,0 +1,133 @@
+"""What a model makes of pairs of words: means by topic relation, with their controls."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from .cache import cached, digest_of
+from .corpus import Chunks
+from .encoders import Encoder, attention_weights
+
+
+class Pairs(NamedTuple):
+    """Pairs of positions in a chunk that show different words of the vocabulary."""
+
+    query: np.ndarray  # (n,) word at the query position
+    key: np.ndarray  # (n,) word at the key position
+    distance: np.ndarray  # (n,) positions between them, at least 1
+    article: np.ndarray  # (n,)
+    place: np.ndarray  # (n,) the key's position, counted through all chunks
+    attention: np.ndarray  # (n, layers, heads) or (n,): weight of the key for the query, times chunk length / 100
+
+
+class Means(NamedTuple):
+    """Means over pairs of different words that share a topic, and over pairs that have topics but share none."""
+
+    same: float | np.ndarray
+    different: float | np.ndarray
+
+    @property
+    def ratio(self) -> float | np.ndarray:
+        """Same over different topic."""
+        return self.same / self.different
+
+
+def cosines(embeddings: np.ndarray) -> np.ndarray:
+    """Cosine similarity of each pair of rows."""
+    unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    return unit @ unit.T
+
+
+def pair_means(values: np.ndarray, same: np.ndarray, different: np.ndarray) -> Means:
+    """Means of a (V, V) array over two masks of the same shape, every pair of words counting once."""
+    return Means(*(float(values[mask].mean(dtype=float)) for mask in (same, different)))
+
+
+def attention_pairs(encoder: Encoder, chunks: Chunks, chosen: np.ndarray, batch: int = 8) -> Pairs:
+    """Attention between all words of the vocabulary in the chosen chunks, cached; the paper's length-normalised weight.
+
+    A weight is multiplied by the chunk's number of tokens and divided by 100, so that uniform attention is 0.01
+    whatever the length. It is kept in half precision. Pairs of the same word are left out.
+    """
+
+    def run():
+        parts = []
+        for start in range(0, len(chosen), batch):
+            picked = chosen[start : start + batch]
+            longest = chunks.lengths[picked].max()
+            ids = torch.from_numpy(chunks.ids[picked, :longest])
+            mask = torch.arange(longest) < torch.from_numpy(chunks.lengths[picked])[:, None]
+            for i, weights in zip(picked, attention_weights(encoder, ids, mask), strict=True):
+                place = np.flatnonzero(chunks.word[i, :longest] >= 0)
+                word = chunks.word[i, place]
+                query, key = np.nonzero(word[:, None] != word)
+                scaled = weights[:, :, place[query], place[key]] * (chunks.lengths[i] / 100)  # (layers, heads, pairs)
+                distance = np.abs(place[query] - place[key])
+                article = np.full(len(query), chunks.article[i])
+                scaled = scaled.transpose(2, 0, 1).astype(np.float16)
+                parts.append((word[query], word[key], distance, article, i * chunks.ids.shape[1] + place[key], scaled))
+        return Pairs(*(np.concatenate(part) for part in zip(*parts, strict=True)))._asdict()
+
+    content = [chunks.ids[chosen], chunks.word[chosen], chunks.article[chosen]]
+    key = ("attention", digest_of(*encoder.model.state_dict().values()), encoder.model.config.num_attention_heads)
+    return Pairs(**cached((*key, digest_of(*content), torch.__version__), run))
+
+
+def head_average(pairs: Pairs) -> Pairs:
+    """The same pairs, attention averaged over layers and heads."""
+    n = len(pairs.query)
+    return pairs._replace(attention=pairs.attention.reshape(n, -1).mean(axis=1, dtype=np.float32))
+
+
+def among(pairs: Pairs, words: np.ndarray) -> Pairs:
+    """The pairs of which both words are in `words` (indices into the vocabulary), renumbered by their place in it."""
+    index = np.full(1 + max(pairs.query.max(), words.max()), -1)
+    index[words] = np.arange(len(words))
+    query, key = index[pairs.query], index[pairs.key]
+    kept = (query >= 0) & (key >= 0)
+    return Pairs(*(column[kept] for column in pairs._replace(query=query, key=key)))
+
+
+def attention_means(pairs: Pairs, same: np.ndarray, different: np.ndarray) -> Means:
+    """Mean attention by topic relation, every pair of positions counting once; for each head if pairs have heads."""
+    means = (pairs.attention[mask[pairs.query, pairs.key]].mean(axis=0, dtype=float) for mask in (same, different))
+    return Means(*means)
+
+
+def matched_means(pairs: Pairs, same: np.ndarray, different: np.ndarray, by: np.ndarray) -> Means:
+    """The same means in groups, then averaged over groups with the weights that same-topic pairs give them.
+
+    by: group of each pair, (n,), e.g. pairs.distance: then both kinds lie equally far apart. Groups that lack either
+    kind are left out. Attention averaged over heads is wanted. NaN when no group has both.
+    """
+    groups, size = [], int(by.max()) + 1
+    for mask in (same, different):
+        of_kind = mask[pairs.query, pairs.key]
+        group, attention = by[of_kind], pairs.attention[of_kind]
+        groups.append((np.bincount(group, minlength=size), np.bincount(group, attention, minlength=size)))
+    (n_same, sum_same), (n_different, sum_different) = groups
+    both = (n_same > 0) & (n_different > 0)
+    if not both.any():
+        return Means(np.nan, np.nan)
+    weight = n_same[both] / n_same[both].sum()
+    means = (weight @ (total[both] / n[both]) for total, n in ((sum_same, n_same), (sum_different, n_different)))
+    return Means(*map(float, means))
+
+
+def bootstrap_ratio(
+    pairs: Pairs, same: np.ndarray, different: np.ndarray, rng: np.random.Generator, repeats: int = 1000
+) -> tuple[float, float]:
+    """95% interval of `attention_means(...).ratio` when whole articles are drawn anew: their pairs belong together."""
+    articles, index = np.unique(pairs.article, return_inverse=True)
+    sums = []
+    for mask in (same, different):
+        of_kind = mask[pairs.query, pairs.key]
+        sums.append(np.bincount(index[of_kind], pairs.attention[of_kind], minlength=len(articles)))
+        sums.append(np.bincount(index[of_kind], minlength=len(articles)))
+    n = len(articles)
+    draws = rng.multinomial(n, np.full(n, 1 / n), size=repeats)  # (repeats, articles)
+    sum_same, n_same, sum_different, n_different = (draws @ np.transpose(sums)).T
+    usable = (n_same > 0) & (n_different > 0)  # few articles can leave out a kind
+    ratio = (sum_same / n_same.clip(1) / (sum_different / n_different.clip(1)))[usable]
+    return tuple(float(x) for x in np.quantile(ratio, [0.025, 0.975]))
