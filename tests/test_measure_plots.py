@@ -138,3 +138,21 @@ def test_a_failed_save_leaves_the_old_figure(tmp_path, monkeypatch):
         tl.save_figure(figure, tmp_path, "fig")
     assert (tmp_path / "fig.png").read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"fig.png", "fig.pdf"}
+
+
+def test_the_weights_of_assumption_2_are_read_off_the_scores():
+    topics, alpha, beta = tl.TopicModel(4, 3), 2.5, 7.0
+    weights = np.where(topics.membership @ topics.membership.T > 0, alpha, 1.0) + (beta - alpha) * np.eye(topics.V + 1)
+    weights *= 10 ** np.random.default_rng(0).normal(size=topics.V + 1)  # a factor for each query word does not matter
+    initial = {"W_K": np.log(weights).T, "W_Q": (topics.V + 1) ** 0.5 * np.eye(topics.V + 1)}
+    model = tl.TopicTransformer(topics, (), initial=initial)
+    expected = (alpha, beta, (2 * alpha + beta) / 3)
+    assert tl.assumption2_weights(model, topics.topic_of) == pytest.approx(expected, rel=1e-12)
+    dealt = tl.shuffle_topics(topics.topic_of, np.random.default_rng(0))
+    assert tl.assumption2_weights(model, dealt)[0] < 1.5, "expected little of alpha with topics dealt to other words"
+
+
+def test_a_table_is_written_as_markdown(tmp_path):
+    tl.save_table(["a", "b"], [["1", "2"]], tmp_path, "tab0", "A note.")
+    assert (tmp_path / "tab0.md").read_text() == "| a | b |\n| --- | --- |\n| 1 | 2 |\n\nA note.\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["tab0.md"]

@@ -177,7 +177,7 @@ def test_ctrl_c_touches_nothing_and_keeps_the_partial_notebook(project, tmp_path
             break
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 1, stdout + stderr
     lines = stdout.splitlines()
     assert lines[0].startswith("04_slow  interrupted  ") and lines[0].endswith("04_slow.failed.ipynb")

@@ -1,5 +1,8 @@
 """The training loop against gradients written by hand, the exact optimum, and the clock."""
 
+import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -180,3 +183,28 @@ def test_runs_in_parallel_are_the_runs_one_after_the_other():
 def test_a_parallel_run_that_fails_says_why():
     with pytest.raises(FloatingPointError, match="try a smaller learning rate"):
         tl.in_parallel(one_run, [(0, 1.0), (1, 1e9)])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are no processes to leave behind")
+def test_a_killed_parent_leaves_no_process_behind(tmp_path):
+    code = f"""
+import os, time, topiclib
+def wait(i):
+    open({str(tmp_path)!r} + f"/{{os.getpid()}}", "w").close()
+    time.sleep(60)
+topiclib.in_parallel(wait, [(0,), (1,)])
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    until(lambda: len(list(tmp_path.iterdir())) == 2)
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    parent.kill()
+    parent.wait()
+    until(lambda: not any(os.path.exists(f"/proc/{worker}") for worker in workers))
+
+
+def until(condition, seconds=60):
+    """Wait for a condition; fail after so many seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "expected the condition to come true, it did not"
+        time.sleep(0.1)

@@ -34,6 +34,7 @@ from .landscape import Minimum, bayes_loss, minimise_stage2, stage2_loss
 from .measure import (
     AttentionStatistics,
     BlockStatistics,
+    assumption2_weights,
     attention_by_relation,
     block_statistics,
     relative_distance,
@@ -41,7 +42,7 @@ from .measure import (
 )
 from .model import TopicTransformer, population
 from .parameters import check_parameters
-from .plots import heat_map_rows, heat_maps, save_figure
+from .plots import heat_map_rows, heat_maps, save_figure, save_table
 from .theory import (
     constants,
     corpus_loss,
@@ -76,6 +77,7 @@ __all__ = [
     "Minimum",
     "TopicModel",
     "TopicTransformer",
+    "assumption2_weights",
     "attention_by_relation",
     "bayes_loss",
     "block_statistics",
@@ -105,6 +107,7 @@ __all__ = [
     "rise_step",
     "sample_documents",
     "save_figure",
+    "save_table",
     "scramble_documents",
     "shuffle_topics",
     "stage1_family",

@@ -2,8 +2,6 @@
 
 import json
 import math
-import os
-import tempfile
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,8 +138,8 @@ def write_table(folder: Path) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     name = f"claims_{run.notebook[:2]}"
-    _write(folder / f"{name}.md", "\n".join(lines) + "\n")
-    _write(folder / f"{name}.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    for ending, text in (("md", "\n".join(lines)), ("json", json.dumps(record, indent=1, ensure_ascii=False))):
+        parameters.write_whole(folder / f"{name}.{ending}", f"{text}\n".encode())
 
 
 def _forget_other_runs() -> None:
@@ -192,11 +190,3 @@ def _number(value: float, digits: int, scale: float = 0.0) -> str:
 def _rounded(value: float | None) -> float | None:
     """Four significant digits for the JSON file, which has no NaN."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.4g}") + 0.0
-
-
-def _write(path: Path, text: str) -> None:
-    # Another process, or a reader, never sees half a file.
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8", newline="\n") as file:
-        file.write(text)
-    os.chmod(file.name, 0o644)  # temporary files are private
-    os.replace(file.name, path)

@@ -103,3 +103,18 @@ def attention_by_relation(
     counts = [pairs[relation].sum() for relation in relations]
     sums = [attention[relation].sum() for relation in relations]
     return AttentionStatistics(*(float(x / n) if n else np.nan for x, n in zip(sums, counts, strict=True)))
+
+
+def assumption2_weights(model: TopicTransformer, topic_of: np.ndarray) -> tuple[float, float, float]:
+    """(alpha, beta, gamma) of Assumption 2, read off the model's scores S: means of e^S over query words.
+
+    In units of the mean weight of a key word of another topic: alpha, of another word of the query's topic; beta, of
+    the query word itself; gamma, of all words of its topic. Topics of equal size, of at least 2 words, are wanted.
+    topic_of: topic of each token id, (V+1,); [MASK] is left out, as key and as query.
+    """
+    words = np.exp(model.scores().detach().numpy()[1:, 1:])  # (V, V)
+    same = np.equal.outer(topic_of[1:], topic_of[1:])
+    other = (words * ~same).sum(axis=0) / (~same).sum(axis=0)  # (V,)
+    own_word, own_topic = np.diag(words) / other, (words * same).sum(axis=0) / other
+    v = same[0].sum()
+    return float((own_topic - own_word).mean() / (v - 1)), float(own_word.mean()), float(own_topic.mean() / v)

@@ -64,6 +64,16 @@ class Run:
 _current_run: Run | None = None
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file in one go: another process, a reader or a killed run never sees half of it."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def current_run() -> Run | None:
     """The run whose parameters were checked last in this process; None before the first."""
     return _current_run

@@ -1,7 +1,6 @@
 """How the figures look, and how they are saved."""
 
 import io
-import os
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -9,6 +8,7 @@ import numpy as np
 import seaborn as sns
 
 from .data import TopicModel
+from .parameters import write_whole
 
 DIVERGING = sns.color_palette("vlag", as_cmap=True).resampled(31)  # odd: zero is white; few colours: small files
 
@@ -93,10 +93,11 @@ def save_figure(figure, folder: Path, name: str) -> None:
         content = io.BytesIO()
         figure.savefig(content, format=ending, metadata=metadata)
         figure.set_layout_engine("none")  # laid out once; the other format and the notebook keep that
-        place = Path(folder) / f"{name}.{ending}"
-        partial = place.with_name(f".{place.name}.{os.getpid()}")
-        try:
-            partial.write_bytes(content.getvalue())
-            os.replace(partial, place)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_whole(Path(folder) / f"{name}.{ending}", content.getvalue())
+
+
+def save_table(heading: list[str], rows: list[list[str]], folder: Path, name: str, note: str = "") -> None:
+    """Write rows of text under a heading, and a note below them, as the Markdown file `name`.md in `folder`."""
+    lines = [f"| {' | '.join(row)} |" for row in [heading, ["---"] * len(heading), *rows]]
+    lines += ["", note] if note else []
+    write_whole(Path(folder) / f"{name}.md", ("\n".join(lines) + "\n").encode())

@@ -1,8 +1,10 @@
 """One training loop: fresh masks every epoch, SGD or Adam, squared loss or cross-entropy, real L2."""
 
+import ctypes
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -138,12 +140,18 @@ def in_parallel(function: Callable, arguments: Sequence[tuple]) -> list:
     _task = function, arguments
     torch.optim.SGD([torch.zeros(1)])  # makes torch import what optimizers need: once here, not in each process
     try:
-        with warnings.catch_warnings(), ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
+        fork = multiprocessing.get_context("fork")
+        with warnings.catch_warnings(), ProcessPoolExecutor(2, fork, initializer=_die_with_parent) as pool:
             # A kernel has threads of its own; the runs take no locks that one of them could hold.
             warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
             return [pickle.loads(result) for result in pool.map(_run, range(len(arguments)))]
     finally:
         _task = None
+
+
+def _die_with_parent():
+    # A killed kernel must not leave two processes waiting for work.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _run(i):
