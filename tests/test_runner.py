@@ -19,7 +19,8 @@ from click.testing import CliRunner
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from topiclib import parameters
-from topiclib.__main__ import _joined, main
+from topiclib.__main__ import main
+from topiclib.runner import _joined
 
 PARAMETERS = """
 n: int = 2  # a number (at least 1)
@@ -43,7 +44,7 @@ BODIES = {
 def build(root: Path) -> None:
     package = Path(parameters.__file__).parent
     (root / "topiclib").mkdir(parents=True)
-    for module in ("parameters", "claims", "__main__"):
+    for module in ("parameters", "claims", "runner", "__main__"):
         shutil.copy(package / f"{module}.py", root / "topiclib")
     imports = "from .claims import Claim, check, write_table\nfrom .parameters import check_parameters\n"
     (root / "topiclib" / "__init__.py").write_text(imports)
