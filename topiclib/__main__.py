@@ -1,5 +1,6 @@
 """`python -m topiclib`: the command line."""
 
+import shutil
 import sys
 import time
 from contextlib import suppress
@@ -19,29 +20,40 @@ def main():
 @click.argument("notebooks", nargs=-1, metavar="[NOTEBOOK]...")
 @click.option("-p", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="A parameter; may be repeated.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the notebooks and their figures.")
-def run(notebooks, given, out):
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Notebooks run side by side.")
+def run(notebooks, given, out, jobs):
     """Run notebooks (by number or name; all without one) and check their claims.
 
     With default parameters and no --out the results replace those in notebooks/ and figures/; with other values
-    they go to runs/. A notebook that fails changes nothing: what it did is kept as NAME.failed.ipynb.
+    they go to runs/. -p without a notebook runs those that have the parameter. A notebook that fails changes nothing:
+    what it did is kept as NAME.failed.ipynb.
     """
-    jobs = runner.plan(runner.select_notebooks(notebooks), given, out)
-    for folder in dict.fromkeys(path for job in jobs for path in (job.notebook.parent, job.figures, job.failed.parent)):
+    planned = runner.plan(notebooks, given, out)
+    for folder in dict.fromkeys(folder for job in planned for folder in job.folders):
         runner.check_writable(folder)
-    started, results = time.monotonic(), {}
-    width = max(len(job.source.stem) for job in jobs)
-    for job in jobs:
-        name, began = job.source.stem, time.monotonic()
-        results[name], notes = runner.run_one(job)
-        click.echo(f"{name:<{width}}  {results[name]}  {time.monotonic() - began:.0f} s  " + "\n    ".join(notes))
-        if results[name] == "interrupted":
-            break
+    started, done, bad, width = time.monotonic(), 0, [], max(len(job.source.stem) for job in planned)
+    for job, outcome in runner.run_jobs(planned, jobs, _show):
+        _show([])
+        name = job.source.stem
+        click.echo(f"{name:<{width}}  {outcome.status}  {outcome.seconds:.0f} s  " + "\n    ".join(outcome.notes))
+        bad += [] if outcome.status == "ok" else [f"{name} {outcome.status}"]
+        done += 1
     with suppress(OSError):  # only if it is empty
         (parameters.ROOT / "runs").rmdir()
-    bad = [f"{name} {status}" for name, status in results.items() if status != "ok"]
-    total = f"{len(results) - len(bad)} of {len(jobs)} notebooks ok in {time.monotonic() - started:.0f} s"
+    total = f"{done - len(bad)} of {len(planned)} notebooks ok in {time.monotonic() - started:.0f} s"
     click.echo("; ".join([total, *bad]))
-    sys.exit(1 if bad else 0)
+    sys.exit(1 if bad or done < len(planned) else 0)
+
+
+def _show(running: list[runner.Running]) -> None:
+    """One line on the terminal, written over: which notebooks run, code cell k of n, elapsed time."""
+    if sys.stderr.isatty():
+        now, states = time.monotonic(), []
+        for one in running:
+            where = f"cell {one.cell} of {one.cells}" if one.cell else "starts"
+            states.append(f"{one.job.source.stem} {where}, {now - one.began:.0f} s")
+        columns = shutil.get_terminal_size().columns - 1
+        click.echo(f"\r\x1b[K{'   '.join(states)[:columns]}", err=True, nl=False)
 
 
 if __name__ == "__main__":

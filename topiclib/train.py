@@ -1,10 +1,8 @@
 """One training loop: fresh masks every epoch, SGD or Adam, squared loss or cross-entropy, real L2."""
 
-import ctypes
 import multiprocessing
 import os
 import pickle
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,6 +14,7 @@ import torch
 
 from .data import Documents, MaskedDocuments, Masking, check_integer, mask_documents
 from .model import LOSSES, TopicTransformer, batches, loss_sum
+from .processes import die_with_parent
 
 OPTIMIZERS = ("sgd", "adam")
 DECAYS = ("none", "linear")
@@ -141,17 +140,13 @@ def in_parallel(function: Callable, arguments: Sequence[tuple]) -> list:
     torch.optim.SGD([torch.zeros(1)])  # makes torch import what optimizers need: once here, not in each process
     try:
         fork = multiprocessing.get_context("fork")
-        with warnings.catch_warnings(), ProcessPoolExecutor(2, fork, initializer=_die_with_parent) as pool:
+        with warnings.catch_warnings(), ProcessPoolExecutor(2, fork, initializer=die_with_parent) as pool:
+            # A killed kernel must not leave two processes waiting for work.
             # A kernel has threads of its own; the runs take no locks that one of them could hold.
             warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
             return [pickle.loads(result) for result in pool.map(_run, range(len(arguments)))]
     finally:
         _task = None
-
-
-def _die_with_parent():
-    # A killed kernel must not leave two processes waiting for work.
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _run(i):
