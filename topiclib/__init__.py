@@ -12,6 +12,7 @@ from .data import (
     MaskedDocuments,
     Masking,
     TopicModel,
+    length_range,
     mask_documents,
     sample_documents,
     scramble_documents,
@@ -40,9 +41,9 @@ from .measure import (
     relative_distance,
     shuffle_topics,
 )
-from .model import TopicTransformer, population
+from .model import TopicTransformer, loss_sum, population
 from .parameters import check_parameters
-from .plots import heat_map_rows, heat_maps, save_figure, save_table
+from .plots import COLOURS, THEORY, heat_map_rows, heat_maps, save_figure, save_table
 from .theory import (
     constants,
     corpus_loss,

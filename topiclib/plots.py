@@ -14,6 +14,11 @@ DIVERGING = sns.color_palette("vlag", as_cmap=True).resampled(31)  # odd: zero i
 
 AXES = ("word predicted", "word seen")
 
+# One thing, one colour, in every notebook; what is predicted rather than trained is dashed black.
+COLOURS = {"W_V": "C0", "W_K": "C3", "W_Q": "C4"}
+COLOURS |= {"same word": "C1", "same topic": "C2", "different topic": "C7", "block": "C9", "diagonal": "C5"}
+THEORY = {"color": "k", "linestyle": "--", "linewidth": 1.1}
+
 sns.set_theme(
     context="notebook",
     style="ticks",
