@@ -65,7 +65,9 @@ torch.set_num_threads(1)
 threadpool_limits(1)
 
 __all__ = [
+    "COLOURS",
     "MASK",
+    "THEORY",
     "AttentionStatistics",
     "BlockStatistics",
     "Claim",
@@ -96,6 +98,8 @@ __all__ = [
     "heat_map_rows",
     "heat_maps",
     "in_parallel",
+    "length_range",
+    "loss_sum",
     "mask_documents",
     "minimise_stage2",
     "mode_moments",
