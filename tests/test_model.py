@@ -133,6 +133,41 @@ def test_attention_rows_sum_to_one_and_need_a_key():
     assert torch.equal(model(queries)[0], model.b_pred), "a query without keys predicts the bias alone"
 
 
+@pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
+@pytest.mark.parametrize("rule", ["attended", "excluded", "unchosen"])
+def test_gradients_are_derivatives(rule, loss):
+    """Against finite differences, with documents of one position, which have no key unless all are attended."""
+    documents = [*token_documents(np.random.default_rng(4), n=3), *token_documents(np.random.default_rng(5), 3, (1, 1))]
+    model = tl.TopicTransformer(TOPICS, WEIGHTS + BIASES, mask_keys=rule, scale=0.8)
+    (queries,) = batches(as_counts(documents), model, 10)
+    assert (queries.keys.sum(1) == 0).any() == (rule != "attended")
+
+    trained, parts = zip(*((name, part) for name, part in model.named_parameters() if part.requires_grad), strict=True)
+
+    def value(*parts):
+        f = torch.func.functional_call(model, dict(zip(trained, parts, strict=True)), (queries,))
+        return loss_sum(f, queries.labels, loss)
+
+    assert torch.autograd.gradcheck(value, parts)
+
+
+def test_huge_scores_pick_one_key():
+    """Scores of which no exponential can be taken: all attention on the key of the highest one that is present."""
+    scores = 1000.0 * np.arange(TOPICS.V + 1)[:, None] * np.ones(TOPICS.V + 1)
+    initial = {"W_K": scores.T, "W_Q": (TOPICS.V + 1) ** 0.5 * np.eye(TOPICS.V + 1)}
+    model = tl.TopicTransformer(TOPICS, ("W_V",), initial=initial, mask_keys="unchosen")
+    documents = token_documents(np.random.default_rng(6), n=20, length=(3, 9))
+    (queries,) = batches(as_counts(documents), model, 100)
+    attention = model.attention(queries)
+    some = queries.keys.sum(1)[queries.document] > 0
+    highest = (queries.keys > 0).mul(torch.arange(TOPICS.V + 1)).amax(1)[queries.document]
+    assert (
+        torch.equal(attention[some].argmax(1), highest[some]) and attention[some].amax(1).tolist() == [1.0] * some.sum()
+    )
+    (gradient,) = torch.autograd.grad(loss_sum(model(queries), queries.labels, "squared"), [model.W_V])
+    assert gradient.isfinite().all()
+
+
 def test_neutral_parts():
     model = tl.TopicTransformer(TOPICS, ("b_pred",))
     identity = np.eye(TOPICS.V + 1)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.functional import linear
 
 from .data import KEY_RULES, MASK, FixedTopics, MaskedDocuments, Masking, TopicModel, check_integer
 
@@ -76,7 +77,7 @@ class TopicTransformer(nn.Module):
 
         self.topics, self.d, self.mask_keys = topics, d, mask_keys
         self.one_hot, self.tied, self.identity_value = ("W_E" not in named, "W_pred" not in named, "W_V" not in named)
-        self.uniform = not named & {"W_K", "W_Q", "b_K", "b_Q"}
+        self.uniform, self.biased = (not named & {"W_K", "W_Q", "b_K", "b_Q"}, bool(named & {"b_K", "b_Q", "b_V"}))
         rng = np.random.default_rng(seed)
         for name, shape in shapes.items():
             if name in initial:
@@ -97,12 +98,15 @@ class TopicTransformer(nn.Module):
     def scores(self) -> torch.Tensor:
         """S, (V+1, V+1): the score of key word l (row) for query word q (column), 1/sqrt(d) included."""
         keys, queries = (self.W_K, self.W_Q) if self.one_hot else (self.W_K @ self.W_E, self.W_Q @ self.W_E)  # (d, V+1)
-        return (keys + self.b_K[:, None]).T @ (queries + self.b_Q[:, None]) / self.d**0.5  # (V+1, V+1)
+        if self.biased:
+            keys, queries = keys + self.b_K[:, None], queries + self.b_Q[:, None]
+        return keys.T @ queries / self.d**0.5  # (V+1, V+1)
 
     def values(self) -> torch.Tensor:
         """U = W_pred (W_V W_E + b_V), (V+1, V+1): column l is the prediction that attention to word l alone gives."""
         value = self.W_E if self.identity_value else self.W_V if self.one_hot else self.W_V @ self.W_E  # (d, V+1)
-        value = value + self.b_V[:, None]
+        if self.biased:
+            value = value + self.b_V[:, None]
         if self.tied:
             return value if self.one_hot else self.W_E.T @ value  # (V+1, V+1)
         return self.W_pred @ value  # (V+1, V+1)
@@ -115,13 +119,13 @@ class TopicTransformer(nn.Module):
             return mass if queries.document is None else mass[queries.document]  # (P, V+1)
         empty = keys.sum(1, keepdim=True) == 0  # (B, 1)
         log_keys = keys.log().masked_fill(empty, 0.0)  # (B, V+1)
-        logits = self.scores().T[queries.query] + log_keys[queries.document]  # (P, V+1)
+        logits = self.scores().T.index_select(0, queries.query) + log_keys.index_select(0, queries.document)  # (P, V+1)
         mass = torch.softmax(logits, dim=1)  # (P, V+1)
         return mass.masked_fill(empty[queries.document], 0.0) if empty.any() else mass
 
     def forward(self, queries: Queries) -> torch.Tensor:
         """f(X) for every prediction problem, (P, V+1)."""
-        return self.attention(queries) @ self.values().T + self.b_pred  # (P, V+1)
+        return linear(self.attention(queries), self.values(), self.b_pred)  # (P, V+1)
 
 
 def loss_sum(f: torch.Tensor, labels: torch.Tensor, loss: str) -> torch.Tensor:
@@ -130,8 +134,8 @@ def loss_sum(f: torch.Tensor, labels: torch.Tensor, loss: str) -> torch.Tensor:
     f, labels: predictions and label counts, (P, V+1) each. ValueError for another loss.
     """
     if loss == "squared":
-        number = labels.sum(1)  # (P,)
-        return (number * f.square().sum(1)).sum() - 2 * (labels * f).sum() + number.sum()
+        number = labels.sum(1, keepdim=True)  # (P, 1)
+        return ((number * f - 2 * labels) * f).sum() + number.sum()
     if loss == "cross-entropy":
         return -(labels * torch.log_softmax(f, dim=1)).sum()
     raise ValueError(f"loss = {loss!r} is not allowed: choose one of {', '.join(LOSSES)}")

@@ -87,8 +87,8 @@ def train(
                 record()
             if decay == "linear":
                 update.param_groups[0]["lr"] = learning_rate * (1 - step / total)
-            update.zero_grad()
-            mean.backward()
+            for part, gradient in zip(parts.values(), torch.autograd.grad(mean, parts.values()), strict=True):
+                part.grad = gradient
             update.step()
             step += 1
     if not pending:  # the last step was recorded before its update
