@@ -77,7 +77,14 @@ def on_counts(model, masked, loss, batch_size):
 @pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
 @pytest.mark.parametrize(
     "trained",
-    [WEIGHTS, WEIGHTS + BIASES, ("W_E", *WEIGHTS), ("W_E", "W_pred", *WEIGHTS, *BIASES), ("W_E",), ("W_V", "b_pred")],
+    [
+        WEIGHTS,
+        WEIGHTS + BIASES,
+        ("W_E", *WEIGHTS),
+        ("W_E", "W_pred", *WEIGHTS, *BIASES),
+        ("W_E",),
+        ("W_V", "b_V", "b_pred"),
+    ],
     ids=["one-hot", "one-hot biases", "tied", "untied biases", "embeddings only", "uniform"],
 )
 def test_counts_equal_positions(trained, loss, mask_keys):
