@@ -110,8 +110,8 @@ def test_the_table_and_its_files(tmp_path, capsys):
     assert record["notebook"] == "03_example"
     assert record["parameters"] == {"n_topics": 10, "optimizer": "sgd"}, "figures_dir is not part of the record"
     assert [row["paper"] for row in record["claims"]] == ["Theorem 2", "beyond the paper"]
-    assert record["claims"][1]["measured"] == 0.1235, "expected four significant digits"
-    keys = ["paper", "says", "relation", "predicted", "measured", "tolerance", "margin", "kind", "holds"]
+    assert record["claims"][1]["measured"] == 0.123457, "expected six significant digits"
+    keys = ["paper", "says", "relation", "predicted", "measured", "tolerance", "margin", "digits", "kind", "holds"]
     assert list(record["claims"][0]) == keys
     table = (tmp_path / "claims_03.md").read_text()
     assert table.splitlines()[2] == ("| Theorem 2 | entries of one topic are equal | 0.110 ± 0.005 | 0.110 | holds |")

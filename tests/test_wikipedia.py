@@ -172,11 +172,11 @@ def test_attention_of_every_kind_of_model(name, tiny):
     first, second = (encoder.tokenizer(text)["input_ids"] for text in ("apple fig cherry apple fig", "fig apple"))
     ids[0, : len(first)], ids[1, : len(second)] = torch.tensor(first), torch.tensor(second)
     mask = ids != encoder.tokenizer.pad_token_id
-    weights = wiki.attention_weights(encoder, ids, mask)
+    weights = encoders.attention_weights(encoder, ids, mask)
     assert weights.shape == (2, LAYERS, HEADS, 7, 7)
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
     assert weights[1, :, :, :, len(second) :].max() < 1e-6, "expected no attention to padding"
-    alone = wiki.attention_weights(encoder, ids[1:, : len(second)], mask[1:, : len(second)])
+    alone = encoders.attention_weights(encoder, ids[1:, : len(second)], mask[1:, : len(second)])
     np.testing.assert_allclose(weights[1:, :, :, : len(second), : len(second)], alone, atol=1e-5)
     assert not np.allclose(weights[0, 0], weights[0, 1]), "expected layers that differ"
 
@@ -364,10 +364,10 @@ def test_lda_finds_planted_topics_and_is_cached(monkeypatch):
     np.testing.assert_array_equal(wiki.fit_lda(counts, 3, seed=0), p)
 
 
-@pytest.mark.parametrize("theta, number", [(0.01, 1), (0.1, 2), (0.5, 6)])
-def test_topics_keep_their_most_likely_words(theta, number):
+@pytest.mark.parametrize("threshold, number", [(0.01, 1), (0.1, 2), (0.5, 6)])
+def test_topics_keep_their_most_likely_words(threshold, number):
     p = np.random.default_rng(1).dirichlet(np.ones(10), size=4)
-    several, one = wiki.topic_words(p, theta, one_topic=False), wiki.topic_words(p, theta, one_topic=True)
+    several, one = wiki.topic_words(p, threshold, one_topic=False), wiki.topic_words(p, threshold, one_topic=True)
     assert several.sum(axis=0).tolist() == [number] * 4
     for topic in range(4):
         assert set(np.flatnonzero(several[:, topic])) == set(np.argsort(-p[topic])[:number])
@@ -444,7 +444,7 @@ def test_attention_pairs_by_double_loop(tiny, some_chunks):
             for j in range(n):
                 a, b = chunks.word[c, i], chunks.word[c, j]
                 if a >= 0 and b >= 0 and a != b:
-                    heads = np.array([layer[0, :, i, j].numpy() for layer in seen]) * n / 100
+                    heads = np.array([layer[0, :, i, j].numpy() for layer in seen]) * n
                     expected.append((a, b, abs(i - j), chunks.article[c], heads))
     assert len(pairs.query) == len(expected)
     for column, values in zip(pairs[:4], list(zip(*expected, strict=True))[:4], strict=True):
@@ -454,14 +454,14 @@ def test_attention_pairs_by_double_loop(tiny, some_chunks):
     np.testing.assert_array_equal(again.attention, pairs.attention)
 
 
-def test_uniform_attention_is_one_hundredth(tiny, some_chunks):
-    """Control: without scores every weight is 1/N, so the length-normalised one is 0.01 in chunks of every length."""
+def test_uniform_attention_is_one(tiny, some_chunks):
+    """Control: without scores every weight is 1/N, so the length-normalised one is 1 in chunks of every length."""
     twin = wiki.random_twin(tiny["bert"], 0)
     with torch.no_grad():
         for layer in twin.model.encoder.layer:
             layer.attention.self.query.weight.zero_()
     pairs = wiki.head_average(wiki.attention_pairs(twin, some_chunks, np.arange(4)))
-    np.testing.assert_allclose(pairs.attention, 0.01, rtol=1e-3)
+    np.testing.assert_allclose(pairs.attention, 1, rtol=1e-3)
 
 
 def random_pairs(rng, n=2000, V=12):
@@ -525,6 +525,39 @@ def test_matched_means_without_a_common_group():
     pairs = wiki.Pairs(*(np.array(x) for x in ([0, 0], [1, 2], [1, 2], [0, 0], [0, 0], [0.1, 0.2])))
     masks = wiki.topic_relations(np.array([[True, False], [True, False], [False, True]]))
     assert np.isnan(wiki.matched_means(pairs, *masks, pairs.distance).ratio)
+
+
+def test_pairs_with_a_partner_by_loop():
+    rng = np.random.default_rng(14)
+    pairs, member = wiki.head_average(random_pairs(rng, n=200)), random_member(rng)
+    masks = wiki.topic_relations(member)
+    kinds = [mask[pairs.query, pairs.key] for mask in masks]
+    got = wiki.with_partner(pairs, *masks, pairs.place)
+    expected = []
+    for i, place in enumerate(pairs.place):
+        inside = pairs.place == place
+        expected.append((kinds[0][i] or kinds[1][i]) and all((kind & inside).any() for kind in kinds))
+    assert got.tolist() == expected
+    assert 0 < got.sum() < (kinds[0] | kinds[1]).sum(), "expected some pairs without a partner, or this tests nothing"
+
+
+def test_bootstrap_within_groups_by_loop():
+    """Each draw of articles as the very pairs drawn, some of them several times, through `matched_means`."""
+    rng = np.random.default_rng(15)
+    pairs, member = wiki.head_average(random_pairs(rng, n=300)), random_member(rng)
+    pairs = pairs._replace(article=np.where(pairs.distance == 8, 9, pairs.article))
+    masks = wiki.topic_relations(member)
+    lone = (pairs.article == 9) & masks[0][pairs.query, pairs.key]  # the last article: pairs without a partner only
+    pairs = wiki.Pairs(*(column[~lone] for column in pairs))
+    articles = np.unique(pairs.article)
+    ratios = []
+    for draw in np.random.default_rng(0).multinomial(len(articles), np.full(len(articles), 1 / len(articles)), 1000):
+        rows = np.repeat(np.arange(len(pairs.query)), draw[np.searchsorted(articles, pairs.article)])
+        drawn = wiki.Pairs(*(column[rows] for column in pairs))
+        ratios.append(wiki.matched_means(drawn, *masks, drawn.distance).ratio)
+    got = wiki.bootstrap_ratio(pairs, *masks, np.random.default_rng(0), pairs.distance)
+    np.testing.assert_allclose(got, np.nanquantile(ratios, [0.025, 0.975]), rtol=1e-5)
+    assert got != pytest.approx(wiki.bootstrap_ratio(pairs, *masks, np.random.default_rng(0)), rel=1e-3)
 
 
 def test_bootstrap_over_articles():
@@ -591,23 +624,23 @@ def counting():
 def test_cache_computes_once_for_each_key(counting):
     calls, compute = counting
     for key in [("a", 1), ("a", 1), ("a", 2), ("a", 1.5), ("a", 1)]:
-        np.testing.assert_array_equal(wiki.cached(key, compute)["x"], np.arange(3))
+        np.testing.assert_array_equal(cache.cached(key, compute)["x"], np.arange(3))
     assert len(calls) == 3
-    assert sorted(path.suffix for path in wiki.cache_folder().iterdir()) == [".npz"] * 3, "expected no partial file"
+    assert sorted(path.suffix for path in cache.cache_folder().iterdir()) == [".npz"] * 3, "expected no partial file"
 
 
 @pytest.mark.parametrize("damage", [b"", b"no zip", "half", "flipped"])
 def test_damaged_entry_is_computed_again(damage, counting):
     calls, compute = counting
-    wiki.cached(("a", 1), compute)
-    (path,) = wiki.cache_folder().iterdir()
+    cache.cached(("a", 1), compute)
+    (path,) = cache.cache_folder().iterdir()
     content = bytearray(path.read_bytes())
     if damage == "flipped":
         content[140] ^= 255  # inside an array
     path.write_bytes({"half": content[: len(content) // 2], "flipped": content}.get(damage, damage))
-    np.testing.assert_array_equal(wiki.cached(("a", 1), compute)["x"], np.arange(3))
+    np.testing.assert_array_equal(cache.cached(("a", 1), compute)["x"], np.arange(3))
     assert len(calls) == 2
-    wiki.cached(("a", 1), compute)
+    cache.cached(("a", 1), compute)
     assert len(calls) == 2, "expected the entry to be mended"
 
 
@@ -616,26 +649,26 @@ def test_cache_that_cannot_be_written_only_warns(tmp_path, monkeypatch, counting
     monkeypatch.setenv("TOPICLIB_CACHE", str(tmp_path / "file" / "cache"))
     calls, compute = counting
     with pytest.warns(UserWarning, match=r"cannot be written \(Not a directory\): results are not cached"):
-        assert wiki.cached(("a", 1), compute)["y"] == ["a"]
+        assert cache.cached(("a", 1), compute)["y"] == ["a"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # said once
-        wiki.cached(("a", 2), compute)
+        cache.cached(("a", 2), compute)
     assert len(calls) == 2
 
 
 def test_read_only_cache_only_warns(monkeypatch, counting):
     calls, compute = counting
-    wiki.cached(("a", 1), compute)
-    wiki.cache_folder().chmod(0o500)
+    cache.cached(("a", 1), compute)
+    cache.cache_folder().chmod(0o500)
     try:
-        if os.access(wiki.cache_folder(), os.W_OK):  # for root every folder can be written: refuse by hand
+        if os.access(cache.cache_folder(), os.W_OK):  # for root every folder can be written: refuse by hand
             monkeypatch.setattr(cache.tempfile, "NamedTemporaryFile", refuse)
-        wiki.cached(("a", 1), compute)
+        cache.cached(("a", 1), compute)
         assert len(calls) == 1, "expected what is there to be read"
         with pytest.warns(UserWarning, match=r"Permission denied"):
-            wiki.cached(("a", 2), compute)
+            cache.cached(("a", 2), compute)
     finally:
-        wiki.cache_folder().chmod(0o700)
+        cache.cache_folder().chmod(0o700)
 
 
 def refuse(*args, **kwargs):
@@ -648,37 +681,37 @@ def test_interrupted_write_leaves_nothing(monkeypatch, counting):
 
     monkeypatch.setattr(cache.os, "replace", stop)
     with pytest.raises(KeyboardInterrupt):
-        wiki.cached(("a", 1), counting[1])
-    assert not list(wiki.cache_folder().iterdir())
+        cache.cached(("a", 1), counting[1])
+    assert not list(cache.cache_folder().iterdir())
 
 
 def test_cache_is_bounded_and_forgets_the_unused_first(monkeypatch, counting):
     compute = counting[1]
     for number in range(3):
-        wiki.cached(("a", number), compute)
-    paths = {number: path for number, path in enumerate(sorted(wiki.cache_folder().iterdir(), key=os.path.getmtime))}
+        cache.cached(("a", number), compute)
+    paths = {number: path for number, path in enumerate(sorted(cache.cache_folder().iterdir(), key=os.path.getmtime))}
     for age, path in zip((3000, 1000, 2000), paths.values(), strict=True):
         os.utime(path, (1e9 - age, 1e9 - age))
     size = paths[0].stat().st_size
     monkeypatch.setattr(cache, "CACHE_BYTES", 2 * size)
-    wiki.cached(("a", 3), compute)
-    left = set(wiki.cache_folder().iterdir())
+    cache.cached(("a", 3), compute)
+    left = set(cache.cache_folder().iterdir())
     assert len(left) == 2 and paths[1] in left, "expected the entries used last"
 
 
 def test_clear_cache_removes_its_own_files_only(counting):
-    wiki.cached(("a", 1), counting[1])
-    other = wiki.cache_folder() / "notes.txt"
+    cache.cached(("a", 1), counting[1])
+    other = cache.cache_folder() / "notes.txt"
     other.write_text("mine")
     assert wiki.clear_cache() > 0
-    assert list(wiki.cache_folder().iterdir()) == [other]
+    assert list(cache.cache_folder().iterdir()) == [other]
     assert wiki.clear_cache() == 0
 
 
 def test_no_warning_when_all_is_well(counting):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        wiki.cached(("a", 1), counting[1])
+        cache.cached(("a", 1), counting[1])
 
 
 def test_weights_are_checked_before_they_are_read():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from . import parameters, runner
+from . import parameters, report, runner, sweep
 
 
 @click.group()
@@ -43,6 +43,18 @@ def run(notebooks, given, out, jobs):
     total = f"{done - len(bad)} of {len(planned)} notebooks ok in {time.monotonic() - started:.0f} s"
     click.echo("; ".join([total, *bad]))
     sys.exit(1 if bad or done < len(planned) else 0)
+
+
+main.add_command(sweep.sweep)
+
+
+@main.command("report")
+@click.option("--check", is_flag=True, help="Write nothing; fail if something is out of date.")
+def write_report(check):
+    """Write figures/claims.md and the README's results from the committed notebooks and their claims."""
+    lines = report.check() if check else report.write()
+    click.echo("\n".join(lines) or f"figures/claims.md and README.md: {'up to date' if check else 'written'}")
+    sys.exit(1 if lines else 0)
 
 
 def _show(running: list[runner.Running]) -> None:

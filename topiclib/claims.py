@@ -122,6 +122,7 @@ def write_table(folder: Path) -> None:
             "measured": _rounded(claim.measured),
             "tolerance": _rounded(claim.tolerance),
             "margin": _rounded(claim.margin),
+            "digits": claim.digits,
             "kind": claim.kind,
             "holds": claim.holds,
         }
@@ -188,5 +189,5 @@ def _number(value: float, digits: int, scale: float = 0.0) -> str:
 
 
 def _rounded(value: float | None) -> float | None:
-    """Four significant digits for the JSON file, which has no NaN."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.4g}") + 0.0
+    """Six significant digits for the JSON file, which has no NaN."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}") + 0.0

@@ -3,17 +3,14 @@
 Nothing here needs the network unless a model or corpus other than the bundled one is asked for.
 """
 
-from .cache import cache_folder, cached, clear_cache
-from .corpus import ATTRIBUTION, Chunks, Corpus, chunk_corpus, load_corpus
+from .cache import clear_cache
+from .corpus import Chunks, Corpus, chunk_corpus, load_corpus
 from .encoders import (
-    MODELS,
     Encoder,
-    attention_weights,
     check_model_names,
     load_encoder,
     random_twin,
     word_embeddings,
-    word_marks,
 )
 from .pairs import (
     Means,
@@ -26,13 +23,12 @@ from .pairs import (
     head_average,
     matched_means,
     pair_means,
+    with_partner,
 )
 from .small_bert import SmallRun, train_small_bert
 from .topics import fit_lda, shuffle_membership, top_cooccurring, topic_relations, topic_words
 
 __all__ = [
-    "ATTRIBUTION",
-    "MODELS",
     "Chunks",
     "Corpus",
     "Encoder",
@@ -42,10 +38,7 @@ __all__ = [
     "among",
     "attention_means",
     "attention_pairs",
-    "attention_weights",
     "bootstrap_ratio",
-    "cache_folder",
-    "cached",
     "check_model_names",
     "chunk_corpus",
     "clear_cache",
@@ -62,6 +55,6 @@ __all__ = [
     "topic_relations",
     "topic_words",
     "train_small_bert",
+    "with_partner",
     "word_embeddings",
-    "word_marks",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from .libraries import library
 
 CACHE_BYTES = 1_000_000_000  # the cache holds no more than this
-_FORMAT = 1  # raise it when the meaning of a cached array changes
+_FORMAT = 2  # raise it when the meaning of a cached array changes
 _unwritable: set[Path] = set()
 
 

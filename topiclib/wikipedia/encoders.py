@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import os
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,6 +54,7 @@ def load_encoder(name: str = "bundled") -> Encoder:
     model cannot be fetched (environment variable HF_HUB_OFFLINE=1: only models fetched before).
     """
     (name,) = check_model_names(name)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # with threads of its own it warns in forked processes
     transformers = library("transformers")
     bundled = name == "bundled"
     place = _bundled_folder() if bundled else Path(name).expanduser() if name not in MODELS else name

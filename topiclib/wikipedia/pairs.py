@@ -18,7 +18,7 @@ class Pairs(NamedTuple):
     distance: np.ndarray  # (n,) positions between them, at least 1
     article: np.ndarray  # (n,)
     place: np.ndarray  # (n,) the key's position, counted through all chunks
-    attention: np.ndarray  # (n, layers, heads) or (n,): weight of the key for the query, times chunk length / 100
+    attention: np.ndarray  # (n, layers, heads) or (n,): weight of the key for the query, times chunk length
 
 
 class Means(NamedTuple):
@@ -47,8 +47,8 @@ def pair_means(values: np.ndarray, same: np.ndarray, different: np.ndarray) -> M
 def attention_pairs(encoder: Encoder, chunks: Chunks, chosen: np.ndarray, batch: int = 8) -> Pairs:
     """Attention between all words of the vocabulary in the chosen chunks, cached; the paper's length-normalised weight.
 
-    A weight is multiplied by the chunk's number of tokens and divided by 100, so that uniform attention is 0.01
-    whatever the length. It is kept in half precision. Pairs of the same word are left out.
+    A weight is multiplied by the chunk's number of tokens, so that uniform attention is 1 whatever the length (the
+    paper divides this by 100). It is kept in half precision. Pairs of the same word are left out.
     """
 
     def run():
@@ -62,7 +62,7 @@ def attention_pairs(encoder: Encoder, chunks: Chunks, chosen: np.ndarray, batch:
                 place = np.flatnonzero(chunks.word[i, :longest] >= 0)
                 word = chunks.word[i, place]
                 query, key = np.nonzero(word[:, None] != word)
-                scaled = weights[:, :, place[query], place[key]] * (chunks.lengths[i] / 100)  # (layers, heads, pairs)
+                scaled = weights[:, :, place[query], place[key]] * chunks.lengths[i]  # (layers, heads, pairs)
                 distance = np.abs(place[query] - place[key])
                 article = np.full(len(query), chunks.article[i])
                 scaled = scaled.transpose(2, 0, 1).astype(np.float16)
@@ -95,39 +95,60 @@ def attention_means(pairs: Pairs, same: np.ndarray, different: np.ndarray) -> Me
     return Means(*means)
 
 
+def with_partner(pairs: Pairs, same: np.ndarray, different: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Which pairs, (n,), stand in a group that has both kinds, and are of one: those that `matched_means` compares.
+
+    by: group of each pair, (n,), e.g. pairs.distance.
+    """
+    kinds = [mask[pairs.query, pairs.key] for mask in (same, different)]
+    shared = np.intersect1d(*(by[kind] for kind in kinds))
+    return (kinds[0] | kinds[1]) & np.isin(by, shared)
+
+
 def matched_means(pairs: Pairs, same: np.ndarray, different: np.ndarray, by: np.ndarray) -> Means:
     """The same means in groups, then averaged over groups with the weights that same-topic pairs give them.
 
     by: group of each pair, (n,), e.g. pairs.distance: then both kinds lie equally far apart. Groups that lack either
     kind are left out. Attention averaged over heads is wanted. NaN when no group has both.
     """
-    groups, size = [], int(by.max()) + 1
-    for mask in (same, different):
-        of_kind = mask[pairs.query, pairs.key]
-        group, attention = by[of_kind], pairs.attention[of_kind]
-        groups.append((np.bincount(group, minlength=size), np.bincount(group, attention, minlength=size)))
-    (n_same, sum_same), (n_different, sum_different) = groups
-    both = (n_same > 0) & (n_different > 0)
-    if not both.any():
+    (n_same, sum_same), (n_different, sum_different) = _sums(pairs, same, different, by, np.zeros_like(by))
+    if not n_same.size:
         return Means(np.nan, np.nan)
-    weight = n_same[both] / n_same[both].sum()
-    means = (weight @ (total[both] / n[both]) for total, n in ((sum_same, n_same), (sum_different, n_different)))
-    return Means(*map(float, means))
+    weight = n_same / n_same.sum()
+    return Means(float(np.sum(weight * sum_same / n_same)), float(np.sum(weight * sum_different / n_different)))
 
 
 def bootstrap_ratio(
-    pairs: Pairs, same: np.ndarray, different: np.ndarray, rng: np.random.Generator, repeats: int = 1000
+    pairs: Pairs,
+    same: np.ndarray,
+    different: np.ndarray,
+    rng: np.random.Generator,
+    by: np.ndarray | None = None,
 ) -> tuple[float, float]:
-    """95% interval of `attention_means(...).ratio` when whole articles are drawn anew: their pairs belong together."""
-    articles, index = np.unique(pairs.article, return_inverse=True)
-    sums = []
+    """95% interval of a ratio when whole articles are drawn anew, a thousand times: their pairs belong together.
+
+    The ratio is that of `matched_means`, or, without groups `by`, of `attention_means`.
+    """
+    articles, row = np.unique(pairs.article, return_inverse=True)
+    kinds = _sums(pairs, same, different, np.zeros_like(row) if by is None else by, row)
+    draws = rng.multinomial(len(articles), np.full(len(articles), 1 / len(articles)), size=1000).astype(float)
+    (n_same, sum_same), (n_different, sum_different) = [[draws @ table for table in kind] for kind in kinds]
+    both = (n_same > 0) & (n_different > 0)  # (draws, groups)
+    usable = both.any(axis=1)  # few articles can leave out a kind
+    same_sum = np.where(both, sum_same, 0).sum(axis=1)[usable]
+    different_sum = np.where(both, n_same * sum_different / n_different.clip(1), 0).sum(axis=1)[usable]
+    return tuple(float(x) for x in np.quantile(same_sum / different_sum, [0.025, 0.975]))
+
+
+def _sums(pairs: Pairs, same: np.ndarray, different: np.ndarray, by: np.ndarray, row: np.ndarray) -> list:
+    """For each kind the number of pairs and the sum of their attention, (rows, groups); groups that have both kinds."""
+    kept, n_rows = with_partner(pairs, same, different, by), row.max(initial=0) + 1
+    groups, group = np.unique(by[kept], return_inverse=True)
+    query, key, attention, row = (column[kept] for column in (pairs.query, pairs.key, pairs.attention, row))
+    shape, found = (n_rows, len(groups)), []
     for mask in (same, different):
-        of_kind = mask[pairs.query, pairs.key]
-        sums.append(np.bincount(index[of_kind], pairs.attention[of_kind], minlength=len(articles)))
-        sums.append(np.bincount(index[of_kind], minlength=len(articles)))
-    n = len(articles)
-    draws = rng.multinomial(n, np.full(n, 1 / n), size=repeats)  # (repeats, articles)
-    sum_same, n_same, sum_different, n_different = (draws @ np.transpose(sums)).T
-    usable = (n_same > 0) & (n_different > 0)  # few articles can leave out a kind
-    ratio = (sum_same / n_same.clip(1) / (sum_different / n_different.clip(1)))[usable]
-    return tuple(float(x) for x in np.quantile(ratio, [0.025, 0.975]))
+        kind = mask[query, key]
+        cell = row[kind] * shape[1] + group[kind]
+        tables = (np.bincount(cell, weights, minlength=shape[0] * shape[1]) for weights in (None, attention[kind]))
+        found.append([table.reshape(shape) for table in tables])
+    return found

@@ -24,7 +24,6 @@ def train_small_bert(
     *,
     layers: int = 3,
     width: int = 64,
-    heads: int = 2,
     initial_std: float = 1e-5,
     learning_rate: float = 1e-3,
     epsilon: float = 1e-6,
@@ -33,10 +32,10 @@ def train_small_bert(
     record_every: int = 5,
     seed: int = 0,
 ) -> SmallRun:
-    """A BERT with W_K, W_Q and W_V near zero, trained from scratch by masked language modelling with Adam.
+    """A BERT with two heads and W_K, W_Q, W_V near zero, trained from scratch by masked language modelling with Adam.
 
     ids: (n, tokens), ids below vocabulary_size; batches run through them in random order. masking: `topiclib.Masking`.
-    initial_std: of the entries of these three matrices (the rest as transformers draws it: 0.02). No dropout.
+    initial_std: of the entries of these three matrices; the rest, as in BERT, has 0.02. No dropout.
     epsilon: Adam's; it divides by the root mean square of recent gradients plus this. RuntimeError on divergence.
     """
     transformers = library("transformers")
@@ -44,7 +43,7 @@ def train_small_bert(
         vocab_size=vocabulary_size,
         hidden_size=width,
         num_hidden_layers=layers,
-        num_attention_heads=heads,
+        num_attention_heads=2,
         intermediate_size=4 * width,
         max_position_embeddings=ids.shape[1],
         hidden_dropout_prob=0.0,

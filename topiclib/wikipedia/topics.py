@@ -7,10 +7,10 @@ from .cache import cached, digest_of
 from .libraries import library
 
 
-def fit_lda(counts: np.ndarray, n_topics: int, seed: int, iterations: int = 10) -> np.ndarray:
+def fit_lda(counts: np.ndarray, n_topics: int, seed: int) -> np.ndarray:
     """p(word | topic) by scikit-learn's batch LDA, (K, V), cached. counts: (n, V)."""
     decomposition = library("sklearn.decomposition")
-    options = {"max_iter": iterations, "max_doc_update_iter": 5, "learning_method": "batch", "random_state": seed}
+    options = {"max_iter": 10, "max_doc_update_iter": 5, "learning_method": "batch", "random_state": seed}
 
     def fit():
         lda = decomposition.LatentDirichletAllocation(n_topics, **options)
@@ -21,13 +21,13 @@ def fit_lda(counts: np.ndarray, n_topics: int, seed: int, iterations: int = 10) 
     return cached(key, fit)["p"]
 
 
-def topic_words(p: np.ndarray, theta: float, one_topic: bool) -> np.ndarray:
+def topic_words(p: np.ndarray, threshold: float, one_topic: bool) -> np.ndarray:
     """Which words are in which topic, (V, K): the paper's ambiguity filter (Appendix E.3).
 
-    p: p(word | topic), (K, V). A topic keeps its int(theta V) + 1 most likely words. one_topic: a word in several of
-    them stays only where its likelihood is largest (Table 1); otherwise in all (Table 5).
+    p: p(word | topic), (K, V). A topic keeps its int(threshold V) + 1 most likely words. one_topic: a word in several
+    of them stays only where its likelihood is largest (Table 1); otherwise in all (Table 5).
     """
-    number = int(theta * p.shape[1]) + 1
+    number = int(threshold * p.shape[1]) + 1
     best = np.argsort(-p, axis=1, kind="stable")[:, :number]  # (K, number)
     member = np.zeros(p.T.shape, dtype=bool)
     np.put_along_axis(member, best.T, True, axis=0)
