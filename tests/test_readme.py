@@ -18,7 +18,7 @@ BY_CI = {  # these take minutes: command -> the file that runs it
     "python -m pytest": ".ci/run",
 }
 SAYS = {  # command -> what it must print, what it must leave behind (a pattern of paths)
-    "python -m topiclib run 01 -p p_m 0.3 -p p_r 0.2": (r"01_data  ok  \d+ s  \d+ of \d+ claims hold", "runs/01_data/*"),
+    "python -m topiclib run 01 -p p_m 0.3 -p p_r 0.2": (r"01_data  ok  \d+ s  ", "runs/01_data/*/claims_01.json"),
     "papermill --help-notebook notebooks/01_data.ipynb": (r"p_m: float \(default 0\.15\)", "notebooks/01_data.ipynb"),
     "papermill notebooks/01_data.ipynb /tmp/more_masks.ipynb -p p_m 0.3": ("", "runs/01_data/p_m=0.3/claims_01.json"),
     "python -m topiclib sweep 01 seed=0:1": ("2 of 2 runs done in ", "runs/sweep_01_data/sweep.csv"),

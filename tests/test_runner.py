@@ -45,7 +45,7 @@ BODIES = {
 def build(root: Path) -> None:
     package = Path(parameters.__file__).parent
     (root / "topiclib").mkdir(parents=True)
-    for module in ("parameters", "claims", "processes", "runner", "__main__"):
+    for module in ("parameters", "claims", "processes", "runner", "sweep", "scoreboard", "report", "__main__"):
         shutil.copy(package / f"{module}.py", root / "topiclib")
     imports = "from .claims import Claim, check, write_table\nfrom .parameters import check_parameters\n"
     (root / "topiclib" / "__init__.py").write_text(imports)

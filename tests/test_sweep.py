@@ -53,6 +53,7 @@ if n == 13:
     raise RuntimeError("first line\\nunlucky")
 """
 NOISE, POSITIVE = "Theorem 1: n is two, with noise", "Theorem 2: scale is positive, a"
+MODULES = "__main__ claims data parameters plots processes report runner scoreboard sweep".split()
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 SWEEP = "import sys; from topiclib import sweep; sweep.QUIET = 1; sweep.sweep(sys.argv[1:], prog_name='sweep')"
 
@@ -60,7 +61,7 @@ SWEEP = "import sys; from topiclib import sweep; sweep.QUIET = 1; sweep.sweep(sy
 def build(root: Path) -> None:
     package = Path(parameters.__file__).parent
     (root / "topiclib").mkdir(parents=True)
-    for module in ("parameters", "claims", "data", "plots", "processes", "runner", "sweep", "__main__"):
+    for module in MODULES:
         shutil.copy(package / f"{module}.py", root / "topiclib")
     imports = "from .claims import Claim, check, write_table\nfrom .parameters import check_parameters\n"
     (root / "topiclib" / "__init__.py").write_text(imports)
@@ -237,35 +238,34 @@ def test_summary_over_seeds(first, out):
 
 @pytest.fixture(scope="module")
 def second(first, scheduler, out):
-    """More values and a run that fails; then the same again: the two results."""
-    words = ["1", "n=2,13", "seed=0", "--scheduler", scheduler, "--out", out]
-    return invoke(*words), invoke(*words)
+    """More values, with a run that fails and one that kills its worker every time; then some of it again."""
+    words = ["1", "seed=0", "--scheduler", scheduler, "--out", out]
+    return invoke(*words, "n=2,13,5"), invoke(*words, "n=2,13")
 
 
-def test_a_run_that_fails_is_a_row(second, out):
+def test_a_run_that_fails_is_a_row_and_so_is_one_that_kills_its_workers(second, out):
     result, _ = second
     assert result.exit_code == 1 and result.stderr == "", result.output
     lines = result.stdout.splitlines()
-    assert lines[1].startswith("2 of 2  n=13, seed=0  ")
-    assert lines[1].endswith(" s  failed: RuntimeError in cell [5]: unlucky")
-    assert lines[2].endswith(" s; 1 failed")
-    row = rows(out)[-1]
-    assert (row["n"], row["error"], row[NOISE]) == ("13", "RuntimeError in cell [5]: unlucky", "")
+    assert {re.sub(r"^.* of 3|\d+ s ", "", line) for line in lines[1:3]} == {
+        "  seed=0, n=13   failed: RuntimeError in cell [5]: unlucky",
+        "  seed=0, n=5   failed: its worker died 2 times",
+    }
+    assert re.fullmatch(r"3 of 3 runs done in \d+ s; 2 failed", lines[3])
+    assert [(row["n"], row["error"], row[NOISE]) for row in rows(out)[4:]] == [
+        ("5", "its worker died 2 times", ""),
+        ("13", "RuntimeError in cell [5]: unlucky", ""),
+    ]
     assert b"unlucky" in (out / "n=13" / "01_tiny.failed.ipynb").read_bytes()
     assert {row["n"] for row in rows(out, "summary.csv")} == {"2", "4"}
 
 
 def test_only_what_is_missing_or_failed_is_run(second, out):
-    for result in second:
-        assert len(result.stdout.splitlines()) == 3 and "n=2" not in result.stdout
-        assert result.stdout.startswith("2 runs of 01_tiny, 1 of them finished already;")
-    assert len(rows(out)) == 5, "the rows of the first grid are kept, and the failed one is replaced"
-
-
-def test_a_worker_that_dies_every_time_is_a_row(first, scheduler, tmp_path):
-    result = invoke("1", "n=5", "--scheduler", scheduler, "--out", tmp_path)
-    assert result.exit_code == 1 and result.stderr == "", result.output
-    assert [(row["n"], row["error"]) for row in rows(tmp_path)] == [("5", "its worker died 2 times")]
+    for result, runs in zip(second, (3, 2), strict=True):
+        lines = result.stdout.splitlines()
+        assert lines[0].startswith(f"{runs} runs of 01_tiny, 1 of them finished already;")
+        assert len(lines) == runs + 1 and "n=2" not in result.stdout
+    assert len(rows(out)) == 6, "the rows of the first grid are kept, and a failed one is replaced"
 
 
 def test_ctrl_c_keeps_what_is_finished_and_stops_the_rest(first, scheduler, far, tmp_path):
