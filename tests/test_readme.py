@@ -47,6 +47,7 @@ def test_command(command, project):
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": str(project),  # in a fresh clone the last line of requirements.txt installs this very folder
     }
+    environment.pop("TOPICLIB_FIGURES", None)  # the tests have set it
     process = subprocess.run(
         command, shell=True, cwd=project, env=environment, capture_output=True, text=True, timeout=600
     )

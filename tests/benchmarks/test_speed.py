@@ -1,4 +1,4 @@
-"""Speed against what one would write otherwise: `python -m pytest tests/benchmarks`, not among the default tests.
+"""Speed against what one would write otherwise: `python -m pytest tests/benchmarks -n 0`, not among the default tests.
 
 Times are processor seconds of one thread, so that other programs on the machine matter little. The two sides of a row
 take turns in one run; their medians are compared, a first turn does not count. A slow side does part of the work and is
