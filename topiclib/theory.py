@@ -178,7 +178,20 @@ def corpus_optimum(moments: CorpusMoments, weight_decay: float) -> np.ndarray:
     """The minimiser of E||W p - x||^2 + weight_decay ||W||_F^2 for these documents, of least norm; (V+1, V+1)."""
     check_weight_decay(weight_decay)
     A = moments.PP + weight_decay * np.eye(len(moments.PP))
+    if weight_decay > 0:  # A is positive definite, and symmetric
+        return np.linalg.solve(A, moments.XP.T).T
     return moments.XP @ np.linalg.pinv(A, rcond=1e-12, hermitian=True)
+
+
+def corpus_optimum_with_bias(moments: CorpusMoments, weight_decay: float) -> tuple[np.ndarray, np.ndarray]:
+    """The minimiser (W, b) of E||W p + b - x||^2 + weight_decay ||W||_F^2, the bias b free; (V+1, V+1) and (V+1,).
+
+    As p sums to 1, its mean and that of x are row sums of the moments, and W p + b = (W + b 1') p: the loss with the
+    bias is `corpus_loss` of W + b[:, None].
+    """
+    p, x = moments.PP.sum(axis=1), moments.XP.sum(axis=1)
+    W = corpus_optimum(CorpusMoments(moments.PP - np.outer(p, p), moments.XP - np.outer(x, p)), weight_decay)
+    return W, x - W @ p
 
 
 def corpus_loss(moments: CorpusMoments, W) -> float:
