@@ -187,18 +187,18 @@ def test_evidence_is_printed_by_one_cell(project, name, text, item, times):
 
 
 def test_a_new_notebook_needs_nothing_but_its_record(project, monkeypatch):
-    row = replace(row_of("Figure 2"), item="Section 9", evidence=("07 Figure 2: squared, SGD: same-topic mean",) * 4)
+    row = replace(row_of("Figure 2"), item="Section 9", evidence=("08 Figure 2: squared, SGD: same-topic mean",) * 4)
     monkeypatch.setattr(scoreboard, "ROWS", (*ROWS, replace(row, note="")))
     with pytest.raises(
-        click.ClickException, match=r"figures/claims_07\.json is missing: run python -m topiclib run 07"
+        click.ClickException, match=r"figures/claims_08\.json is missing: run python -m topiclib run 08"
     ):
         report.check()
     record = json.loads((project / "figures" / "claims_03.json").read_text(encoding="utf-8"))
-    record["notebook"] = "07_new"
-    shutil.copy(project / "notebooks" / "03_stage1_value_matrix.ipynb", project / "notebooks" / "07_new.ipynb")
-    (project / "figures" / "claims_07.json").write_text(json.dumps(record), encoding="utf-8")
+    record["notebook"] = "08_new"
+    shutil.copy(project / "notebooks" / "03_stage1_value_matrix.ipynb", project / "notebooks" / "08_new.ipynb")
+    (project / "figures" / "claims_08.json").write_text(json.dumps(record), encoding="utf-8")
     assert report.write() == []
-    assert "[07\N{NO-BREAK SPACE}[" in line_of(texts(project)[0], "Section 9")
+    assert "[08\N{NO-BREAK SPACE}[" in line_of(texts(project)[0], "Section 9")
 
 
 @pytest.mark.parametrize(

@@ -713,7 +713,8 @@ ROWS = (
             "07 Theorem 2: real text, split by article: Cohen's d of W_V's blocks, smallest of the splits",
             "07 Theorem 2, control: split by chunk: the same for shuffled text, largest distance from 0",
             "07 Theorem 2, control: split by article: the same for shuffled text, largest distance from 0",
-            "07 Theorem 2, control: shuffled topics whose blocks are as clear as the real ones, of all splits and shuffles",
+            "07 Theorem 2, control: shuffled topics whose blocks are as clear as the real ones, of all splits and "
+            "shuffles",
         ),
         note="Topics from one half of the text, W_V from the other.",
         figures={"W_V of text": "fig_beyond_text_value_matrix.png"},
@@ -769,18 +770,19 @@ ROWS = (
         "Section 8 on real text",
         "Training has two stages, and attention learns topics in the second.",
         "W_K's share of its end when W_V has settled {0}, its growth over the theory's {1}; same key, own over other "
-        "topic, off 1 by {2}",
-        "{0}, {1}; {2}",
+        "topic, off 1 by {3}",
+        "{0}, {1}; {3}",
         REGIME,
         (
             "07 Section 8: W_K, W_Q when W_V is at 80% of its plateau, as a share of their end, largest of the splits",
-            "07 beyond the paper: growth of W_K per step, measured over predicted by the linear theory, mean of the splits",
+            "07 beyond the paper: growth of W_K per step, measured over predicted by the linear theory, mean of the "
+            "splits",
             "07 Section 8, control: shuffled text: W_K and W_Q, end over start (they die out)",
         ),
         "the norms; what grows is not attention between words of a topic",
         (
-            "07 beyond the paper: words as queries after Stage 2: same key, same over different topic, largest distance "
-            "from 1 (as predicted)",
+            "07 beyond the paper: words as queries after Stage 2: same key, same over different topic, largest "
+            "distance from 1 (as predicted)",
         ),
         note="It is the [MASK] query that learns which words tell most.",
         figures={"stages on text": "fig_beyond_text_two_stages.png"},
