@@ -10,7 +10,7 @@ import nbformat
 import papermill
 import pytest
 
-from topiclib import parameters
+from topiclib.book import parameters
 
 NOTEBOOKS = sorted((parameters.ROOT / "notebooks").glob("*.ipynb"))
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}

@@ -12,7 +12,7 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from topiclib import parameters
+from topiclib.book import parameters
 from topiclib.__main__ import main
 
 NOTEBOOKS = parameters.ROOT / "notebooks"

@@ -3,7 +3,7 @@
 import torch
 from threadpoolctl import threadpool_limits
 
-from .claims import Claim, check, write_table
+from .book.claims import Claim, check, write_table
 from .data import (
     MASK,
     DirichletTopics,
@@ -42,7 +42,7 @@ from .measure import (
     shuffle_topics,
 )
 from .model import TopicTransformer, loss_sum, population
-from .parameters import check_parameters
+from .book.parameters import check_parameters
 from .plots import COLOURS, THEORY, heat_map_rows, heat_maps, save_figure, save_table
 from .theory import (
     constants,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from . import parameters, report, runner, sweep
+from .book import parameters, report, run as runner, sweep
 
 
 @click.group()

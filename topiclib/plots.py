@@ -8,7 +8,7 @@ import numpy as np
 import seaborn as sns
 
 from .data import TopicModel
-from .parameters import write_whole
+from .book.parameters import write_whole
 
 DIVERGING = sns.color_palette("vlag", as_cmap=True).resampled(31)  # odd: zero is white; few colours: small files
 

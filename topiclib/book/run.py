@@ -22,7 +22,7 @@ import nbformat
 import papermill
 
 from . import parameters
-from .processes import die_with_parent
+from ..processes import die_with_parent
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 

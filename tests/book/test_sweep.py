@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell, new_notebook
 
-from topiclib import parameters, plots, sweep
+from topiclib.book import parameters, plots, sweep
 
 PARAMETERS = """
 n: int = 2  # a number (at least 1)

@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent  # the repository: notebooks/, figures/ and runs/ are in it
+ROOT = Path(__file__).resolve().parents[2]  # the repository: notebooks/, figures/ and runs/ are in it
 
 LINE = re.compile(r"(\w+)\s*:\s*(\w+)\s*=\s*(.*?)\s*#\s*(.*)")  # name: type = value  # comment
 TYPES = {"int": int, "float": float, "str": str, "bool": bool}

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import click
 import pytest
 
-from topiclib import parameters, report, scoreboard
+from topiclib.book import parameters, report, scoreboard
 from topiclib.report import BEGIN, END, UNEXPLAINED
 from topiclib.scoreboard import HOLDS, NOT, REGIME, ROWS, SLIPS
 

@@ -11,7 +11,7 @@ def library(name: str):
         return importlib.import_module(name)
     except ImportError as error:
         package = {"sklearn": "scikit-learn"}.get(name.partition(".")[0], name.partition(".")[0].replace("_", "-"))
-        raise ImportError(f"topiclib.wikipedia wants {package}: pip install {package} ({error})") from None
+        raise ImportError(f"topiclib.text wants {package}: pip install {package} ({error})") from None
 
 
 def first_line(error: Exception) -> str:

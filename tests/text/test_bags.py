@@ -20,7 +20,7 @@ from topiclib import (
     train,
 )
 from topiclib.theory import corpus_optimum_with_bias
-from topiclib.wikipedia import Corpus, bags, matched_means, topic_relations
+from topiclib.text import Corpus, bags, matched_means, topic_relations
 
 MASKING = Masking(0.3, 0.2, 0.1)
 TOPICS = TopicModel(4, 3)

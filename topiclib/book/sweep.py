@@ -99,7 +99,7 @@ def plan(words: tuple[str, ...], out: Path | None = None) -> tuple[Path, dict, d
 
     ClickException with one line for whatever is wrong, before anything has started.
     """
-    from . import runner  # here: it imports papermill, which the workers do not need
+    from . import run as runner  # here: it imports papermill, which the workers do not need
 
     if len(words) < 2:
         raise click.ClickException("a notebook and a grid are wanted, e.g. sweep 03 optimizer=sgd,adam seed=0:4")
@@ -148,7 +148,7 @@ def _values(parameter: parameters.Parameter, text: str) -> list:
 
 
 def _value(parameter: parameters.Parameter, text: str):
-    from . import runner
+    from . import run as runner
 
     value = runner.parse_value(text, parameter.type)
     parameters.check_values({parameter.name: parameter}, {parameter.name: value})
@@ -362,7 +362,7 @@ def _draw(out: Path, title: str, names: list[str], settings: list[tuple], held: 
     import seaborn as sns
     from matplotlib.figure import Figure
 
-    from .plots import DIVERGING, save_figure
+    from ..plots import DIVERGING, save_figure
 
     broken = [claim for claim, cells in held.items() if any(k < n for k, n in cells)]
     if max(len(broken), len(settings)) > SHOWN:

@@ -14,8 +14,8 @@ import torch
 import transformers
 
 import topiclib as tl
-from topiclib import wikipedia as wiki
-from topiclib.wikipedia import cache, corpus, encoders
+from topiclib import text as wiki
+from topiclib.text import cache, corpus, encoders
 
 WORDS = ["apple", "banana", "cherry", "Dates", "dates", "fig"]  # Dates and dates: the same word in two cases
 WIDTH, LAYERS, HEADS = 16, 2, 4
@@ -157,7 +157,7 @@ def test_missing_library_is_named(library, package, monkeypatch):
 
 
 def test_importing_topiclib_stays_light():
-    code = "import sys, topiclib.wikipedia; print(*{n.partition('.')[0] for n in sys.modules})"
+    code = "import sys, topiclib.text; print(*{n.partition('.')[0] for n in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"transformers", "sklearn", "gensim", "datasets"} & set(loaded)
 

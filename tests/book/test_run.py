@@ -19,9 +19,9 @@ import pytest
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from topiclib import parameters, runner
+from topiclib.book import parameters, runner
 from topiclib.__main__ import main
-from topiclib.runner import _joined, plan
+from topiclib.book.run import _joined, plan
 
 PARAMETERS = """
 n: int = 2  # a number (at least 1)

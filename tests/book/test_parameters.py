@@ -5,7 +5,7 @@ import json
 import nbformat
 import pytest
 
-from topiclib import parameters
+from topiclib.book import parameters
 from topiclib.parameters import Parameter, check_parameters, check_values, read_parameters
 
 CELL = """
