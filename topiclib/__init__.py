@@ -1,9 +1,7 @@
 """A companion to "How Do Transformers Learn Topic Structure" (Li, Li & Risteski, ICML 2023)."""
 
-import torch
-from threadpoolctl import threadpool_limits
-
-from .book.claims import Claim, check, write_table
+from .book.explore import explore
+from .book.statements import begin
 from .data import (
     MASK,
     DirichletTopics,
@@ -42,8 +40,7 @@ from .measure import (
     shuffle_topics,
 )
 from .model import TopicTransformer, loss_sum, population
-from .book.parameters import check_parameters
-from .plots import COLOURS, THEORY, heat_map_rows, heat_maps, save_figure, save_table
+from .plots import COLOURS, THEORY, heat_map_rows, heat_maps
 from .theory import (
     constants,
     corpus_loss,
@@ -61,17 +58,12 @@ from .theory import (
 )
 from .train import History, evaluate, in_parallel, train
 
-# The matrices are small: a second thread costs more than it brings, several times more on a busy machine.
-torch.set_num_threads(1)
-threadpool_limits(1)
-
 __all__ = [
     "COLOURS",
     "MASK",
     "THEORY",
     "AttentionStatistics",
     "BlockStatistics",
-    "Claim",
     "DirichletTopics",
     "Documents",
     "FixedTopics",
@@ -84,9 +76,8 @@ __all__ = [
     "assumption2_weights",
     "attention_by_relation",
     "bayes_loss",
+    "begin",
     "block_statistics",
-    "check",
-    "check_parameters",
     "constants",
     "corpus_loss",
     "corpus_moments",
@@ -95,6 +86,7 @@ __all__ = [
     "critical_weight_decay",
     "diagonal_optimum",
     "evaluate",
+    "explore",
     "fixed_point",
     "flow_start",
     "heat_map_rows",
@@ -113,8 +105,6 @@ __all__ = [
     "ridge_optimum",
     "rise_step",
     "sample_documents",
-    "save_figure",
-    "save_table",
     "scramble_documents",
     "shuffle_topics",
     "stage1_family",
@@ -129,5 +119,4 @@ __all__ = [
     "train",
     "two_number_flow",
     "value_rate",
-    "write_table",
 ]

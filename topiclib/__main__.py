@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from .book import parameters, report, run as runner, sweep
+from .book import parameters, report, sweep
+from .book import run as runner
 
 
 @click.group()

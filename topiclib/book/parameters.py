@@ -53,17 +53,6 @@ class Parameter:
         return [(BOUNDS[words], float(number)) for words, _, number in parts]
 
 
-@dataclass(frozen=True)
-class Run:
-    """The run that `check_parameters` let through: the notebook's name and the values of its parameters."""
-
-    notebook: str
-    values: dict
-
-
-_current_run: Run | None = None
-
-
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file in one go: another process, a reader or a killed run never sees half of it."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
@@ -72,11 +61,6 @@ def write_whole(path: Path, content: bytes) -> None:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def current_run() -> Run | None:
-    """The run whose parameters were checked last in this process; None before the first."""
-    return _current_run
 
 
 def read_parameters(notebook: Path) -> dict[str, Parameter]:
@@ -147,15 +131,15 @@ def check_values(parameters: dict[str, Parameter], values: dict, notebook: str =
             raise ValueError(f"{shown}: must be {rule}")
 
 
-def check_parameters(notebook: str, namespace: dict) -> Path:
-    """Check the parameters of the running notebook; return the folder for its figures and tables (created).
+def check_parameters(notebook: str, namespace: dict) -> tuple[dict, Path]:
+    """The values of the running notebook's parameters, checked, and the folder for its figures and tables (created).
 
     `notebook` is its name without .ipynb, `namespace` is `globals()`. Only the default values write to figures/.
     Raises ValueError for an unknown, missing, mistyped or impossible value, FileNotFoundError for no such notebook.
     """
     path = ROOT / "notebooks" / f"{notebook}.ipynb"
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist: check_parameters wants the name of the notebook it is in")
+        raise FileNotFoundError(f"{path} does not exist: begin wants the name of the notebook it is in")
     parameters = read_parameters(path)
     check_values(parameters, dict.fromkeys(sorted(_injected_names(namespace) - set(parameters))), notebook)
     for name in parameters:
@@ -164,8 +148,6 @@ def check_parameters(notebook: str, namespace: dict) -> Path:
     values = {name: namespace[name] for name in parameters}
     check_values(parameters, values, notebook)
 
-    global _current_run
-    _current_run = Run(notebook, values)
     changed = changed_values(notebook, parameters, values)
     chosen = values.get("figures_dir") or os.environ.get("TOPICLIB_FIGURES")
     if chosen:
@@ -176,19 +158,24 @@ def check_parameters(notebook: str, namespace: dict) -> Path:
         folder = run_folder(notebook, changed)
         print(f"Not the default parameters: figures and tables go to {folder.relative_to(ROOT).as_posix()}")
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return values, folder
+
+
+def recorded_values(values: dict) -> dict:
+    """The values that decide what a run measures: all but the folder for its figures."""
+    return {name: value for name, value in values.items() if name != "figures_dir"}
 
 
 def changed_values(notebook: str, parameters: dict[str, Parameter], values: dict) -> dict:
     """The values that differ from the run whose figures are committed; empty for that run itself.
 
-    The committed run is the notebook's defaults and, beside its figures, the record claims_NN.json: a reader who
+    The committed run is the notebook's defaults and, beside its figures, the record statements_NN.json: a reader who
     edits and saves the parameters cell has new defaults, but must not overwrite the committed figures. A maintainer
     who means to change a default deletes that file.
     """
-    values = {name: value for name, value in values.items() if name != "figures_dir"}
+    values = recorded_values(values)
     committed = {name: parameters[name].default for name in values}
-    record = ROOT / "figures" / f"claims_{notebook[:2]}.json"
+    record = ROOT / "figures" / f"statements_{notebook[:2]}.json"
     if record.is_file():
         try:
             committed = dict(json.loads(record.read_text(encoding="utf-8"))["parameters"])

@@ -21,8 +21,8 @@ import click
 import nbformat
 import papermill
 
-from . import parameters
 from ..processes import die_with_parent
+from . import parameters
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
