@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from topiclib.parameters import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
