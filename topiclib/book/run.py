@@ -223,6 +223,7 @@ def _run_in_child(connection: Connection, job: Job) -> None:
     os.setsid()  # Ctrl-C in a terminal reaches the parent only, which passes it on once
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # a kernel that is stopped while it starts would print its traceback
+    job.failed.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".staging-", dir=job.failed.parent) as staging:
         notebook, figures = Path(staging) / job.source.name, Path(staging) / "figures"
         better = False
