@@ -1,9 +1,10 @@
 """A project of tiny notebooks, which do not import topiclib and write their records themselves."""
 
 import csv
+import multiprocessing
 import os
-import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -11,8 +12,10 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from topiclib.__main__ import main
+from topiclib.book import parameters
+
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-MARK = "TOPICLIB_TEST_PROJECT"
 RECORD = """
 import json, os, pathlib
 figures = pathlib.Path(os.environ["TOPICLIB_FIGURES"])
@@ -27,12 +30,12 @@ record = {"parameters": {name: globals()[name] for name in NAMES}, "statements":
 """
 
 
-def build(root: Path, parameters: str, bodies: dict[str, str], last: str = "") -> None:
-    """Make a project in root whose notebooks have these parameters and bodies; the first one, `last` as well."""
+def build(root: Path, cell: str, bodies: dict[str, str], last: str = "") -> None:
+    """A project in root: notebooks with this parameters cell (the first one's ends with `last`) and these bodies."""
     for folder in ("notebooks", "figures", "topiclib/book"):
         (root / folder).mkdir(parents=True)
     for i, (name, body) in enumerate(bodies.items()):
-        lines = parameters.strip().splitlines() + [last] * (i == 0 and last != "")
+        lines = cell.strip().splitlines() + [last] * (i == 0 and last != "")
         names = [line.partition(":")[0] for line in lines if "figures_dir" not in line]
         finish = FINISH.replace("NAMES", str(names)).replace("NN", name[:2])
         cells = [
@@ -46,12 +49,24 @@ def build(root: Path, parameters: str, bodies: dict[str, str], last: str = "") -
         nbformat.write(notebook, root / "notebooks" / f"{name}.ipynb")
 
 
-def start(root: Path, *words) -> subprocess.Popen:
-    """The command line, for the project in root, as a process of its own, marked by an environment variable."""
-    project = f"from pathlib import Path; from topiclib.book import parameters; parameters.ROOT = Path({str(root)!r})"
-    code = f"{project}; from topiclib.__main__ import main; main(prog_name='topiclib')"
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], env=os.environ | {MARK: str(root)}, **pipes)
+class Command:
+    """The command line in root, as a process of its own: forked, as importing torch takes seconds."""
+
+    def __init__(self, root: Path, *words):
+        self.output = Path(tempfile.mkdtemp(dir=root))
+        self.process = multiprocessing.get_context("fork").Process(target=self._run, args=(root, *words))
+        self.process.start()
+
+    def _run(self, root, *words):
+        os.chdir(root)
+        sys.stdout, sys.stderr = (self.output / "stdout").open("w"), (self.output / "stderr").open("w")
+        parameters.ROOT = root
+        main([str(word) for word in words])
+
+    def finish(self) -> tuple[int, str, str]:
+        """Wait for its end: (exit code, stdout, stderr)."""
+        self.process.join(60)
+        return self.process.exitcode, *((self.output / name).read_text() for name in ("stdout", "stderr"))
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -76,10 +91,10 @@ def until(condition, seconds: float = 60):
 
 
 def left_over(root: Path) -> list[str]:
-    """The command lines of the processes that `start(root)` has begun and that are still there."""
-    mark, found = f"{MARK}={root}\0".encode(), []
+    """The command lines of the processes that work in root or a folder of it."""
+    found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it ended meanwhile, or is somebody else's
-            if mark in (folder / "environ").read_bytes():
+            if Path(os.readlink(folder / "cwd")).is_relative_to(root):
                 found.append((folder / "cmdline").read_text().replace("\0", " "))
     return found

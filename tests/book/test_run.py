@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from nbformat.v4 import new_output
 from PIL import Image
-from projects import KERNELSPEC, build, contents, left_over, start, until
+from projects import KERNELSPEC, Command, build, contents, left_over, until
 
 from topiclib.__main__ import main
 from topiclib.book import parameters, tidy
@@ -136,7 +136,7 @@ def test_stopping_it_touches_nothing_and_keeps_the_partial_notebook(project, tmp
     before = contents(project)
     out, started = tmp_path / "out", project / "started"
     started.unlink(missing_ok=True)
-    process = start(project, "run", "04", "01", "--out", out)
+    command = Command(project, "run", "04", "01", "--out", out)
     if "early" in what:
         until(lambda: list(out.glob(".staging-*")))
     else:
@@ -144,8 +144,8 @@ def test_stopping_it_touches_nothing_and_keeps_the_partial_notebook(project, tmp
     if what == "kernel":
         os.kill(int(started.read_text()), signal.SIGKILL)
     else:
-        process.send_signal(signal.Signals[f"SIG{what.split()[0]}"])
-    stdout, stderr = process.communicate(timeout=60)
+        os.kill(command.process.pid, signal.Signals[f"SIG{what.split()[0]}"])
+    code, stdout, stderr = command.finish()
     until(lambda: not left_over(project), seconds=10)
     kept = [path.name for path in out.iterdir()]
     assert contents(project) == before
@@ -157,7 +157,7 @@ def test_stopping_it_touches_nothing_and_keeps_the_partial_notebook(project, tmp
     assert kept == ["04_slow.failed.ipynb"] or (not kept and "early" in what), "staging was not cleaned up"
     if "KILL" not in what:
         lines = re.sub(r"\d+ s\b", "t s", stdout).splitlines()
-        assert process.returncode == 1 and stderr == "", stdout + stderr
+        assert code == 1 and stderr == "", stdout + stderr
         assert lines[0] == f"04_slow  interrupted  t s  {f'kept: {out}/{kept[0]}' if kept else ''}"
         assert lines[1:] == ["0 of 2 notebooks ok in t s; 04_slow interrupted"]
 
@@ -166,8 +166,8 @@ def test_two_at_a_time_and_two_runs_at_once(project):
     """--jobs 2 gives what one after the other gives, also while another run writes the same files."""
     run("01")
     before = contents(project)
-    for process in [start(project, "run", "1", "3", "--jobs", "2") for _ in range(2)]:
-        lines = process.communicate(timeout=120)[0].splitlines()
+    for command in [Command(project, "run", "1", "3", "--jobs", "2") for _ in range(2)]:
+        lines = command.finish()[1].splitlines()
         assert sorted(line.split()[1] for line in lines if line[:2] in ("01", "03")) == ["failed", "ok"], lines
         assert lines[-1].startswith("1 of 2 notebooks ok in "), lines
     after = contents(project)
@@ -298,7 +298,11 @@ def test_pieces_of_one_stream_are_joined():
     assert [joined[0].text, joined[2].text, joined[3].text] == ["ab\n", "c", "d"]
 
 
-@pytest.mark.parametrize("now, folder, kept", [(ALIKE, None, True), (NEW, None, False), (ALIKE, "out", False)])
+@pytest.mark.parametrize(
+    "now, folder, kept",
+    [(ALIKE, None, True), (NEW, None, False), (ALIKE, "out", False)],
+    ids=["alike", "new", "elsewhere"],
+)
 def test_what_looks_the_same_as_the_committed_stays_as_it_is(tmp_path, monkeypatch, now, folder, kept):
     """The figure, its PDF, and the picture in the notebook; but not where a run goes elsewhere."""
     monkeypatch.setattr(parameters, "ROOT", tmp_path)

@@ -5,6 +5,7 @@ The notebooks are tiny ones in a project of their own.
 
 import itertools
 import json
+import os
 import re
 import signal
 import statistics
@@ -13,7 +14,7 @@ import sys
 import nbformat
 import pytest
 from click.testing import CliRunner
-from projects import build, left_over, rows, start, until
+from projects import Command, build, left_over, rows, until
 
 from topiclib.__main__ import main
 from topiclib.book import parameters, sweep
@@ -132,20 +133,20 @@ def test_a_run_that_fails_is_a_row_and_only_what_is_missing_or_failed_is_run(fir
     killed = "its process was ended from outside (exit code -9)"
     assert said(result) == [
         "3 runs of 01_tiny, 1 of them finished already",
-        "seed=0, n=13  t s  failed: RuntimeError in cell [3]: unlucky",
+        "seed=0, n=13  t s  failed: RuntimeError in cell [4]: unlucky",
         f"seed=0, n=5  t s  failed: {killed}",
         "3 of 3 runs done in t s; 2 failed",
     ]
     assert [(row["n"], row["error"], row[NOISE]) for row in rows(out / "sweep.csv")[4:]] == [
         ("5", killed, ""),
-        ("13", "RuntimeError in cell [3]: unlucky", ""),
+        ("13", "RuntimeError in cell [4]: unlucky", ""),
     ]
     assert b"unlucky" in (out / "n=13" / "01_tiny.failed.ipynb").read_bytes()
     assert {row["n"] for row in rows(out / "summary.csv")} == {"2", "3"}
     again = invoke("1", "seed=0", "--out", out, "n=2,13")
     assert said(again)[:2] == [
         "2 runs of 01_tiny, 1 of them finished already",
-        "seed=0, n=13  t s  failed: RuntimeError in cell [3]: unlucky",
+        "seed=0, n=13  t s  failed: RuntimeError in cell [4]: unlucky",
     ]
     assert len(rows(out / "sweep.csv")) == 6, "the rows of the first grid are kept, and a failed one is replaced"
 
@@ -155,15 +156,15 @@ def test_a_run_that_fails_is_a_row_and_only_what_is_missing_or_failed_is_run(fir
 def test_a_stopped_sweep_keeps_what_is_finished_and_goes_on(project, tmp_path, number):
     (project / "slow").touch()
     words = ["1", "n=2,4", "--jobs", "1", "--out", tmp_path]
-    process = start(project, "sweep", *words)
+    command = Command(project, "sweep", *words)
     until(lambda: (tmp_path / "sweep.csv").is_file() and not (project / "slow").exists())
-    process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    os.kill(command.process.pid, number)
+    code, stdout, stderr = command.finish()
     until(lambda: not left_over(project), seconds=10)
     assert [row["n"] for row in rows(tmp_path / "sweep.csv")] == ["2"]
     assert [path.name for path in (tmp_path / "n=4").iterdir()] == ["01_tiny.failed.ipynb"]
     if number == signal.SIGINT:
-        assert process.returncode == 1 and stderr == "", stdout + stderr
+        assert code == 1 and stderr == "", stdout + stderr
         assert said(stdout)[-1] == "1 of 2 runs done in t s; interrupted, the same command goes on from here"
         assert (tmp_path / "sweep.png").is_file()
     result = invoke(*words)

@@ -225,26 +225,24 @@ def _draw(sweep: Sweep, title: str, names: list[str], summary: pd.DataFrame) -> 
     if max(len(broken), len(settings)) > SHOWN:
         title += f"\nonly the first {SHOWN} checks and settings; all are in summary.csv"
         broken, settings = broken[:SHOWN], settings[:SHOWN]
-    shares, texts = pd.DataFrame(index=broken), pd.DataFrame(index=broken)
-    for i, setting in enumerate(settings):
-        here = summary[[one == setting for one in values]].set_index("check").reindex(broken)
-        shares[i] = here.holds
-        texts[i] = [
-            f"{holds * runs:.0f}/{runs:.0f}" if runs > 0 else "" for holds, runs in here[["holds", "runs"]].to_numpy()
-        ]
+    found = dict(
+        zip(zip(summary.check, values, strict=True), zip(summary.holds, summary.runs, strict=True), strict=True)
+    )
+    cells = [[found.get((check, setting), (math.nan, 0)) for setting in settings] for check in broken]
+    shares = [[share for share, _ in row] for row in cells]
+    texts = [[f"{share * runs:.0f}/{runs}" if runs else "" for share, runs in row] for row in cells]
+    labels = [textwrap.fill(check, 64, max_lines=2, placeholder=" …") for check in broken]
     if others:
-        row = f"all {others} other checks" if broken else f"all {others} checks"
-        shares.loc[row], texts.loc[row] = 1.0, "all"
-    headings = [[textwrap.shorten(value, 18, placeholder="…") for value in setting] for setting in settings]
-    longest = max((len(value) for heading in headings for value in heading), default=0)
-    size = 5 + len(settings) * max(0.5, 0.15 + 0.085 * longest), 0.8 + 0.18 * len(names) + 0.38 * len(shares)
-    axis = (figure := Figure(figsize=size, layout="constrained")).subplots()
-    labels = [textwrap.fill(check, 64, max_lines=2, placeholder=" …") for check in shares.index]
-    labels = {"yticklabels": labels, "xticklabels": ["\n".join(heading) for heading in headings]}
-    style = {"linewidths": 1.5, "annot_kws": {"size": 9}, "cbar": False, "cmap": DIVERGING.reversed()}
-    sns.heatmap(shares, annot=texts, fmt="", vmin=-0.2, vmax=1.2, ax=axis, **labels, **style)
+        shares.append([1.0] * len(settings))
+        texts.append(["all"] * len(settings))
+        labels.append(f"all {others} other checks" if broken else f"all {others} checks")
+    headings = ["\n".join(textwrap.shorten(value, 18, placeholder="…") for value in setting) for setting in settings]
+    width = max(0.5, 0.15 + 0.085 * max(map(len, "\n".join(headings).split("\n"))))  # inches for a column
+    figure = Figure((5 + width * len(settings), 0.8 + 0.18 * len(names) + 0.38 * len(shares)), layout="constrained")
+    axis = figure.subplots()
+    style = {"linewidths": 1.5, "annot_kws": {"size": 9}, "cbar": False, "cmap": DIVERGING.reversed(), "ax": axis}
+    sns.heatmap(shares, annot=texts, fmt="", vmin=-0.2, vmax=1.2, yticklabels=labels, xticklabels=headings, **style)
     axis.tick_params(length=0, labelbottom=False, labeltop=True, labelsize=9, labelrotation=0)
-    axis.set(xlabel="", ylabel="")
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right", "va": "bottom"}
     axis.annotate("\n".join(names), (0, 1), (-6, 4), fontsize=9, fontweight="bold", **place)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
