@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from topiclib.book import report
 from topiclib.book.parameters import ROOT
 
