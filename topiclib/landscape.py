@@ -8,7 +8,7 @@ symmetry the words fall into at most four groups for any query, so one loss cost
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize.elementwise import find_root
 
 from . import checks
 from .data import KEY_RULES, Masking, TopicModel
@@ -85,10 +85,9 @@ def minimise_stage2(topics: TopicModel, tau, masking: Masking, value="block", ma
     elif values[-1] <= values[lowest] + 1e-14 * scale:
         raise ValueError("this loss has no minimum: it falls for ever as attention to the own topic grows")
     else:
-        ends = grid[max(lowest - 1, 0)], grid[lowest + 1]
-        before, after = slope(np.array(ends))
-        if before < 0 < after:
-            s = np.exp(brentq(lambda u: slope(np.array([u]))[0], *ends, xtol=1e-14))
+        bottom = find_root(slope, (grid[[max(lowest - 1, 0)]], grid[[lowest + 1]]))
+        if bottom.success[0]:
+            s = np.exp(bottom.x[0])
         else:
             s = 0.0 if lowest == 0 and loss(0.0, 0.0) <= values[0] else np.exp(grid[lowest])
         t = best_share(np.array([s]))[0]
@@ -202,30 +201,14 @@ def _derivative(function, x, scale=1.0):
 def _best_share(loss, s, v):
     """The own word's best share of the attention s to its topic, for each s; 1/v, all words alike, if it is no matter.
 
-    The lowest point of a grid finds the valley, false position (Illinois) the zero of the derivative in it.
+    The lowest point of a grid finds the valley, a zero of the derivative its bottom, unless that is an end of the grid.
     """
     grid = np.concatenate([[0.0], np.geomspace(1e-9, 1, 60)])
     values = loss(s[:, None], grid)
     lowest = np.argmin(values, axis=1)
-
-    def slope(share):
-        return _derivative(lambda t: loss(s, t), share)
-
-    low, high = grid[np.maximum(lowest - 1, 0)], grid[np.minimum(lowest + 1, len(grid) - 1)]
-    at_low, at_high = slope(low), slope(high)
-    share = np.where(at_high < 0, high, low)  # at an end of the grid
-    inside = (at_low < 0) & (at_high > 0)
-    for _ in range(60):
-        before, share = (
-            share,
-            np.where(inside, low - at_low * (high - low) / np.where(inside, at_high - at_low, 1), share),
-        )
-        if np.abs(share - before).max() < 1e-16:
-            break
-        at_share = slope(share)
-        falls = at_share < 0
-        low, at_low = np.where(falls, share, low), np.where(falls, at_share, at_low / 2)
-        high, at_high = np.where(falls, high, share), np.where(falls, at_high / 2, at_share)
+    ends = grid[np.maximum(lowest - 1, 0)], grid[np.minimum(lowest + 1, len(grid) - 1)]
+    bottom = find_root(lambda share, s: _derivative(lambda t: loss(s, t), share), ends, args=(s,))
+    share = np.where(bottom.success, bottom.x, grid[lowest])
     return np.where(np.ptp(values, axis=1) < 1e-15, 1 / v, share)
 
 
