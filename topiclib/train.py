@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,8 +21,7 @@ OPTIMIZERS = ("sgd", "adam")
 DECAYS = ("none", "linear")
 
 
-@dataclass
-class History:
+class History(NamedTuple):
     """What was recorded at each of `steps` (updates done so far): arrays of shape (records,) or (records, ...).
 
     loss: mean training loss per chosen position, without the penalty, over the batches since the previous record,
@@ -31,8 +30,8 @@ class History:
 
     steps: np.ndarray
     loss: np.ndarray
-    norms: dict[str, np.ndarray] = field(default_factory=dict)
-    measured: dict[str, np.ndarray] = field(default_factory=dict)
+    norms: dict[str, np.ndarray]
+    measured: dict[str, np.ndarray]
 
 
 def train(
