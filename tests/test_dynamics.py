@@ -9,23 +9,18 @@ import pytest
 import torch
 from scipy.special import roots_jacobi
 
-from topiclib import dynamics
+from topiclib import modes
 from topiclib.data import DirichletTopics, FixedTopics, Masking, TopicModel, mask_documents, sample_documents
 from topiclib.dynamics import (
-    critical_weight_decay,
     fixed_point,
     flow_start,
-    mode_rates,
     onset_steps,
     reduced_flow,
     rise_step,
-    stage1_numbers,
-    to_matrix,
-    to_numbers,
     topic_amplitude,
     two_number_flow,
-    value_rate,
 )
+from topiclib.modes import critical_weight_decay, mode_rates, stage1_numbers, to_matrix, to_numbers, value_rate
 from topiclib.model import KEY_RULES, LOSSES, TopicTransformer, batches, loss_sum
 from topiclib.theory import ridge_optimum, stage1_optimum
 
@@ -493,7 +488,7 @@ def exact_finite_rates(topics, masking, tau, lengths, rule, loss, W_V):
 @pytest.mark.parametrize(("T", "v", "tau", "length"), [(2, 2, 1, 3), (3, 1, 2, (2, 3))])
 def test_finite_documents_exactly(T, v, tau, length, rule, loss, monkeypatch):
     topics, value = TopicModel(T, v), np.array([0.1, -0.2, 0.3, 1.5, 0.6, -0.4])
-    monkeypatch.setattr(dynamics, "DOCUMENTS", 2**17)
+    monkeypatch.setattr(modes, "DOCUMENTS", 2**17)
     rates = mode_rates(topics, HEAVY, FixedTopics(tau), loss, rule, length=length, value=value)
     exact = exact_finite_rates(topics, HEAVY, tau, np.unique(length), rule, loss, to_matrix(value, topics))
     np.testing.assert_allclose(rates[:2], exact, rtol=0, atol=0.02 * np.abs(exact).max())
@@ -507,7 +502,7 @@ def test_finite_documents_exactly(T, v, tau, length, rule, loss, monkeypatch):
 def test_finite_documents_against_sampled_masks(mixture, rule, loss, monkeypatch):
     """G of TopicTransformer by autograd (W_K = I, W_Q = 0: dL/dW_Q = G / sqrt(d)), 30 batches of documents."""
     topics, value = TopicModel(4, 2), np.array([0.1, -0.2, 0.3, 1.5, 0.8, -0.4])
-    monkeypatch.setattr(dynamics, "DOCUMENTS", 2**14)
+    monkeypatch.setattr(modes, "DOCUMENTS", 2**14)
     rates = mode_rates(topics, HEAVY, mixture, loss, rule, length=(10, 30), value=value)
     matrices = {"W_V": to_matrix(value, topics), "W_K": np.eye(9), "W_Q": np.zeros((9, 9))}
     model = TopicTransformer(topics, ("W_Q",), initial=matrices, mask_keys=rule)

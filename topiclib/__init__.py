@@ -18,18 +18,13 @@ from .data import (
     scramble_documents,
 )
 from .dynamics import (
-    critical_weight_decay,
     fixed_point,
     flow_start,
-    mode_rates,
     onset_steps,
     reduced_flow,
     rise_step,
-    stage1_numbers,
-    to_matrix,
     topic_amplitude,
     two_number_flow,
-    value_rate,
 )
 from .landscape import Minimum, bayes_loss, minimise_stage2, stage2_loss
 from .measure import (
@@ -43,6 +38,7 @@ from .measure import (
 )
 from .model import TopicTransformer, loss_sum, population
 from .book.parameters import check_parameters
+from .modes import critical_weight_decay, mode_rates, stage1_numbers, to_matrix, value_rate
 from .plots import COLOURS, THEORY, heat_map_rows, heat_maps, save_figure, save_table
 from .theory import (
     constants,
