@@ -12,6 +12,8 @@ NONSENSE = ["3", None, True, [1, [2]], 1j, float("nan"), float("inf"), -1, -1e-3
 def test_integer(value):
     with pytest.raises(ValueError, match=r"n = .* is not allowed: a whole number, at least 2, is wanted"):
         checks.integer("n", value, 2)
+    with pytest.raises(ValueError, match=r"n = True is not allowed"):
+        checks.integer("n", True)
     checks.integer("n", 2, 2)
     checks.integer("n", np.int64(1))
 
@@ -43,7 +45,7 @@ def test_the_ends_of_numbers():
             call("x", [1, 2])
 
 
-@pytest.mark.parametrize("value", ["c", "A", None, 0, ["a"]], ids=repr)
+@pytest.mark.parametrize("value", ["c", "A", None, 0, ["a"], np.array(["a", "b"])], ids=repr)
 def test_choice(value):
     with pytest.raises(ValueError, match=r"kind = .* is not allowed: choose one of a, b"):
         checks.choice("kind", value, ("a", "b"))

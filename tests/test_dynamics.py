@@ -20,8 +20,8 @@ from topiclib.dynamics import (
     topic_amplitude,
     two_number_flow,
 )
-from topiclib.modes import critical_weight_decay, mode_rates, stage1_numbers, to_matrix, to_numbers, value_rate
 from topiclib.model import KEY_RULES, LOSSES, TopicTransformer, batches, loss_sum
+from topiclib.modes import critical_weight_decay, mode_rates, stage1_numbers, to_matrix, to_numbers, value_rate
 from topiclib.theory import ridge_optimum, stage1_optimum
 
 PAPER = Masking(0.15, 0.1, 0.1)
