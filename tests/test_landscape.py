@@ -241,8 +241,7 @@ def test_minimum_in_closed_form_when_keys_are_unchosen(T, v, tau, value, masking
     minimum = minimise_stage2(TopicModel(T, v), tau, masking, value, "unchosen")
     loss = stage2_loss(alpha, beta, TopicModel(T, v), tau, masking, value, "unchosen")
     assert minimum.loss == pytest.approx(loss, rel=1e-12)
-    scale = minimum.alpha if tau == 1 else 1  # one topic: only the ratio matters
-    np.testing.assert_allclose((minimum.alpha / scale, minimum.beta / scale), (alpha, beta), rtol=1e-5)
+    np.testing.assert_allclose(minimum[:2], (alpha, beta), rtol=1e-5)  # with one topic only the ratio matters: 1, beta
 
 
 @papers_rates
@@ -360,6 +359,11 @@ def test_no_minimum_in_a_valley_that_never_ends():
 def test_no_position_left_to_attend_to():
     with pytest.raises(ValueError, match="p_m = 1 is not allowed with unchosen keys"):
         stage2_loss(1, 1, TopicModel(3, 2), 2, Masking(1, 0.3, 0.2), "block", "unchosen")
+
+
+@pytest.mark.parametrize("rule", ["excluded", "unchosen"])
+def test_no_attention_to_the_own_topic_where_it_says_another_word(rule):
+    assert minimise_stage2(SMALL, 2, KEPT, (0, -0.01, -0.01, 0), rule)[:3] == (0, 0, 0)
 
 
 @rules

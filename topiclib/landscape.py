@@ -64,9 +64,7 @@ def minimise_stage2(topics: TopicModel, tau, masking: Masking, value="block", ma
         return _loss(s * (1 - t) / max(v - 1, 1), s * t, queries)
 
     def best_share(s):
-        if only_gamma or no_words:
-            return np.full(np.shape(s), 1.0 if no_words else 1 / v)
-        return _best_share(loss, s, v)
+        return np.full(np.shape(s), 1 / v) if only_gamma or no_words else _best_share(loss, s)
 
     def slope(log_s):  # of the loss at the best share, which does not change to first order
         s = np.exp(log_s)
@@ -80,16 +78,13 @@ def minimise_stage2(topics: TopicModel, tau, masking: Masking, value="block", ma
     scale = max(1.0, np.abs(values).max())
     lowest = int(np.argmin(values))
     if np.ptp(values) < 1e-13 * scale:  # only the share matters
-        t = 1 / v if no_words else shares[200]
+        t = shares[200]
         s = (v - 1) / (1 - t) if t < 1 else v
     elif values[-1] <= values[lowest] + 1e-14 * scale:
         raise ValueError("this loss has no minimum: it falls for ever as attention to the own topic grows")
     else:
         bottom = find_root(slope, (grid[[max(lowest - 1, 0)]], grid[[lowest + 1]]))
-        if bottom.success[0]:
-            s = np.exp(bottom.x[0])
-        else:
-            s = 0.0 if lowest == 0 and loss(0.0, 0.0) <= values[0] else np.exp(grid[lowest])
+        s = np.exp(bottom.x[0]) if bottom.success[0] else 0.0 if lowest == 0 else np.exp(grid[lowest])
         t = best_share(np.array([s]))[0]
     if no_words:
         alpha, beta = 1.0, s * t
@@ -198,8 +193,8 @@ def _derivative(function, x, scale=1.0):
     return function(x + 1e-30j * scale).imag / 1e-30
 
 
-def _best_share(loss, s, v):
-    """The own word's best share of the attention s to its topic, for each s; 1/v, all words alike, if it is no matter.
+def _best_share(loss, s):
+    """The own word's best share of the attention s to its topic, for each s.
 
     The lowest point of a grid finds the valley, a zero of the derivative its bottom, unless that is an end of the grid.
     """
@@ -208,8 +203,7 @@ def _best_share(loss, s, v):
     lowest = np.argmin(values, axis=1)
     ends = grid[np.maximum(lowest - 1, 0)], grid[np.minimum(lowest + 1, len(grid) - 1)]
     bottom = find_root(lambda share, s: _derivative(lambda t: loss(s, t), share), ends, args=(s,))
-    share = np.where(bottom.success, bottom.x, grid[lowest])
-    return np.where(np.ptp(values, axis=1) < 1e-15, 1 / v, share)
+    return np.where(bottom.success, bottom.x, grid[lowest])
 
 
 def _numbers(topics, masking, value):
