@@ -37,18 +37,13 @@ from .data import (
     scramble_documents,
 )
 from .dynamics import (
-    critical_weight_decay,
     fixed_point,
     flow_start,
-    mode_rates,
     onset_steps,
     reduced_flow,
     rise_step,
-    stage1_numbers,
-    to_matrix,
     topic_amplitude,
     two_number_flow,
-    value_rate,
 )
 from .landscape import Minimum, bayes_loss, minimise_stage2, stage2_loss
 from .measure import (
@@ -61,6 +56,7 @@ from .measure import (
     shuffle_topics,
 )
 from .model import TopicTransformer, loss_sum, population
+from .modes import critical_weight_decay, mode_rates, stage1_numbers, to_matrix, value_rate
 from .plots import COLOURS, THEORY, heat_map_rows, heat_maps
 from .theory import (
     constants,
