@@ -1,15 +1,25 @@
 """`python -m topiclib`: the command line."""
 
-import shutil
+import os
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
-from .book import parameters, report, sweep
+from .book import parameters, report
 from .book import run as runner
+from .book import sweep as sweeper
+
+
+@contextmanager
+def one_line():
+    """What is wrong with the command is said in one line."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
 
 
 @click.group()
@@ -23,50 +33,56 @@ def main():
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the notebooks and their figures.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Notebooks run side by side.")
 def run(notebooks, given, out, jobs):
-    """Run notebooks (by number or name; all without one) and check their claims.
+    """Run notebooks (by number or name; all without one) and check their statements.
 
     With default parameters and no --out the results replace those in notebooks/ and figures/; with other values
     they go to runs/. -p without a notebook runs those that have the parameter. A notebook that fails changes nothing:
     what it did is kept as NAME.failed.ipynb.
     """
-    planned = runner.plan(notebooks, given, out)
-    for folder in dict.fromkeys(folder for job in planned for folder in job.folders):
-        runner.check_writable(folder)
-    started, done, bad, width = time.monotonic(), 0, [], max(len(job.source.stem) for job in planned)
-    for job, outcome in runner.run_jobs(planned, jobs, _show):
-        _show([])
-        name = job.source.stem
-        click.echo(f"{name:<{width}}  {outcome.status}  {outcome.seconds:.0f} s  " + "\n    ".join(outcome.notes))
-        bad += [] if outcome.status == "ok" else [f"{name} {outcome.status}"]
+    with one_line():
+        planned = runner.plan(notebooks, given, out)
+    began, done, bad, width = time.monotonic(), 0, [], max(len(job.label) for job in planned)
+    for one in runner.run_jobs(planned, jobs):
+        click.echo(f"{one.job.label:<{width}}  {one.status}  {one.seconds:.0f} s  " + "\n    ".join(one.notes))
+        bad += [] if one.status == "ok" else [f"{one.job.label} {one.status}"]
         done += 1
     with suppress(OSError):  # only if it is empty
         (parameters.ROOT / "runs").rmdir()
-    total = f"{done - len(bad)} of {len(planned)} notebooks ok in {time.monotonic() - started:.0f} s"
+    total = f"{done - len(bad)} of {len(planned)} notebooks ok in {time.monotonic() - began:.0f} s"
     click.echo("; ".join([total, *bad]))
     sys.exit(1 if bad or done < len(planned) else 0)
 
 
-main.add_command(sweep.sweep)
+@main.command()
+@click.argument("words", nargs=-1, metavar="NOTEBOOK NAME=VALUES...")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for all results [runs/sweep_NOTEBOOK].")
+@click.option("--jobs", type=click.IntRange(min=1), default=min(2, os.cpu_count()), help="Runs side by side.")
+def sweep(words, out, jobs):
+    """Run a notebook at every point of a grid of its parameters, e.g. sweep 03 optimizer=sgd,adam seed=0:4
+
+    VALUES are separated by commas, or by semicolons if a value contains a comma ("models=a,b;c", or "models=a,b;" for
+    one value). A:B is the range of whole numbers from A to B, both included, for int parameters only. A point given
+    twice is run once.
+
+    The folder gets sweep.csv (a row for each run: parameters, seconds, error, every check's measurement and verdict),
+    summary.csv with sweep.png and sweep.pdf (every check over the runs that differ in the parameter seed only: mean,
+    standard deviation, share of runs in which it holds), and a folder for each run with its notebook and figures.
+    Rows are written as runs finish. The same command again, or one with more values, runs only what is missing or
+    failed. After a change of the notebook or of topiclib everything is run again, and the old table is kept as
+    sweep_VERSION.csv.
+    """
+    with one_line():
+        planned = sweeper.plan(words, out)
+    sys.exit(0 if sweeper.carry_out(planned, jobs) else 1)
 
 
 @main.command("report")
 @click.option("--check", is_flag=True, help="Write nothing; fail if something is out of date.")
 def write_report(check):
-    """Write figures/claims.md and the README's results from the committed notebooks and their claims."""
+    """Write figures/statements.md and the README's results from the records of the committed notebooks."""
     lines = report.check() if check else report.write()
-    click.echo("\n".join(lines) or f"figures/claims.md and README.md: {'up to date' if check else 'written'}")
+    click.echo("\n".join(lines) or f"figures/statements.md and README.md: {'up to date' if check else 'written'}")
     sys.exit(1 if lines else 0)
-
-
-def _show(running: list[runner.Running]) -> None:
-    """One line on the terminal, written over: which notebooks run, code cell k of n, elapsed time."""
-    if sys.stderr.isatty():
-        now, states = time.monotonic(), []
-        for one in running:
-            where = f"cell {one.cell} of {one.cells}" if one.cell else "starts"
-            states.append(f"{one.job.source.stem} {where}, {now - one.began:.0f} s")
-        columns = shutil.get_terminal_size().columns - 1
-        click.echo(f"\r\x1b[K{'   '.join(states)[:columns]}", err=True, nl=False)
 
 
 if __name__ == "__main__":

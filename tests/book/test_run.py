@@ -1,27 +1,28 @@
 """`python -m topiclib run`: checked before it starts, moved into place when it is done, nothing touched when it fails.
 
-The notebooks here are tiny ones in a project of their own, with a copy of the modules that the runner needs.
+The notebooks here are tiny ones in a project of their own.
 """
 
+import base64
+import io
 import json
 import os
 import re
-import shutil
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
 import papermill
 import pytest
 from click.testing import CliRunner
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_output
+from PIL import Image
+from projects import KERNELSPEC, build, contents, left_over, start, until
 
 from topiclib.__main__ import main
-from topiclib.book import parameters, runner
-from topiclib.book.run import _joined, plan
+from topiclib.book import parameters, tidy
+from topiclib.book import run as runner
 
 PARAMETERS = """
 n: int = 2  # a number (at least 1)
@@ -30,62 +31,26 @@ word: str = "a"  # a letter (a | b)
 switch: bool = False  # a switch
 figures_dir: str = ""  # folder for figures and tables
 """
-CLAIM = """
-tl.check(tl.Claim("Theorem 1", "n is two", 2, n * scale, tolerance=0.1))
+GOOD = """
+state("Theorem 1", "n is two", ("check", "n", n * scale, abs(n * scale - 2) < 0.1))
 (figures / "fig01.txt").write_text(f"n = {n}")
 """
 BODIES = {
-    "01_good": CLAIM,
+    "01_good": GOOD,
     "02_raises": "(figures / 'fig02.txt').write_text('new')\nraise RuntimeError('first line\\nthe last line')",
-    "03_false_claim": CLAIM + "tl.check(tl.Claim('Theorem 3', 'n is three', 3, n, tolerance=0.1))",
-    "04_slow": "import os, pathlib, time\npathlib.Path('../started').write_text(str(os.getpid()))\ntime.sleep(60)",
+    "03_false": GOOD + "state('Theorem 3', 'n is three', ('check', 'n', n, n == 3))",
+    "04_slow": "import time\npathlib.Path('../started').write_text(str(os.getpid()))\ntime.sleep(60)",
 }
-
-
-def build(root: Path) -> None:
-    package = Path(parameters.__file__).parent
-    (root / "topiclib").mkdir(parents=True)
-    for module in ("parameters", "claims", "processes", "runner", "sweep", "scoreboard", "report", "__main__"):
-        shutil.copy(package / f"{module}.py", root / "topiclib")
-    imports = "from .claims import Claim, check, write_table\nfrom .parameters import check_parameters\n"
-    (root / "topiclib" / "__init__.py").write_text(imports)
-    (root / "notebooks").mkdir()
-    (root / "figures").mkdir()
-    for name, body in BODIES.items():
-        extra = "only_here: int = 0  # a number\n" if name == "01_good" else ""
-        cells = [
-            new_markdown_cell(f"# {name}", id="title"),
-            new_code_cell("import topiclib as tl", id="imports"),
-            new_code_cell((PARAMETERS + extra).strip(), id="parameters", metadata={"tags": ["parameters"]}),
-            new_code_cell(f'figures = tl.check_parameters("{name}", globals())', id="check"),
-            new_code_cell(body.strip(), id="body"),
-            new_code_cell("tl.write_table(figures)", id="table"),
-        ]
-        kernelspec = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-        nbformat.write(
-            new_notebook(cells=cells, metadata={"kernelspec": kernelspec}), root / "notebooks" / f"{name}.ipynb"
-        )
-
-
-def contents(root: Path) -> dict:
-    """Every file that a reader sees, with its bytes."""
-    files = [path for folder in ("notebooks", "figures", "runs") for path in (root / folder).rglob("*")]
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(files) if path.is_file()}
+RESULTS = ["01_good.ipynb", "fig01.txt", "statements_01.json"]
 
 
 @pytest.fixture(scope="module")
-def environment():
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory, environment):
+def project(tmp_path_factory):
     root = tmp_path_factory.mktemp("project")
-    build(root)
-    environment.setattr(parameters, "ROOT", root)
-    environment.setenv("PYTHONPATH", str(root))  # the kernels import the copy, whose ROOT is this folder
-    return root
+    build(root, PARAMETERS, BODIES, last="only_here: int = 0  # a number")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parameters, "ROOT", root)
+        yield root
 
 
 def run(*arguments):
@@ -96,47 +61,45 @@ def run(*arguments):
 def first(project):
     """All but the slow notebook, at default values: (result, files before, files after)."""
     before = contents(project)
-    result = run("1", "02_raises", "notebooks/03_false_claim.ipynb", "01")
+    result = run("1", "02_raises", "notebooks/03_false.ipynb", "01")
     return result, before, contents(project)
 
 
 def test_summary_says_what_happened(first):
     result, _, _ = first
     assert result.exit_code == 1, result.output
-    lines = result.stdout.splitlines()
-    assert lines[0].startswith("01_good         ok  ") and lines[0].endswith("  1 of 1 claims hold")
-    assert lines[1].startswith("02_raises       failed  ")
-    assert lines[1].endswith("RuntimeError in cell [4]: the last line")
+    lines = re.sub(r"\d+ s\b", "t s", result.stdout).splitlines()
+    assert lines[:2] == [
+        "01_good    ok  t s  1 of 1 statements as expected",
+        "02_raises  failed  t s  RuntimeError in cell [3]: the last line",
+    ]
     assert lines[4] == "    ----> 2 raise RuntimeError('first line\\nthe last line')", "the end of the traceback"
-    assert lines[6] == "    kept: runs/02_raises.failed.ipynb"
-    assert lines[7].startswith("03_false_claim  failed  ") and lines[7].endswith("does not hold: Theorem 3: n is three")
-    assert lines[8] == "    kept: runs/03_false_claim.failed.ipynb"
-    assert lines[9].startswith("1 of 3 notebooks ok in ")
-    assert lines[9].endswith("; 02_raises failed; 03_false_claim failed")
-    assert len(lines) == 10 and result.stderr == ""
+    assert lines[6:] == [
+        "    kept: runs/02_raises.failed.ipynb",
+        "03_false   failed  t s  not as expected: Theorem 3: n is three",
+        "    kept: runs/03_false.failed.ipynb",
+        "1 of 3 notebooks ok in t s; 02_raises failed; 03_false failed",
+    ]
+    assert result.stderr == ""
 
 
-def test_success_moves_the_notebook_and_its_figures(first, project):
+def test_success_moves_the_notebook_and_its_figures(first):
     _, _, after = first
     assert after["figures/fig01.txt"] == b"n = 2"
-    assert json.loads(after["figures/claims_01.json"])["claims"][0]["holds"] is True
+    assert json.loads(after["figures/statements_01.json"])["statements"][0]["as_expected"] is True
     notebook = nbformat.reads(after["notebooks/01_good.ipynb"].decode(), as_version=4)
-    assert [cell.execution_count for cell in notebook.cells[1:]] == [1, 2, 3, 4, 5]
-    assert notebook.metadata == {
-        "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-        "language_info": {"name": "python"},
-    }
-    assert [dict(cell.metadata) for cell in notebook.cells] == [{}, {}, {"tags": ["parameters"]}, {}, {}, {}]
+    assert [cell.execution_count for cell in notebook.cells[1:]] == [1, 2, 3, 4]
+    assert notebook.metadata == {"kernelspec": KERNELSPEC, "language_info": {"name": "python"}}
+    assert [dict(cell.metadata) for cell in notebook.cells] == [{}, {}, {"tags": ["parameters"]}, {}, {}]
 
 
-def test_failure_touches_nothing_and_keeps_the_partial_notebook(first, project):
+def test_failure_touches_nothing_and_keeps_the_partial_notebook(first):
     _, before, after = first
-    added = {"figures/claims_01.json", "figures/claims_01.md", "figures/fig01.txt"}
-    added |= {"runs/02_raises.failed.ipynb", "runs/03_false_claim.failed.ipynb"}
+    added = {"figures/statements_01.json", "figures/fig01.txt"}
+    added |= {"runs/02_raises.failed.ipynb", "runs/03_false.failed.ipynb"}
     assert set(after) - set(before) == added, "a failed notebook left figures, or staging was not cleaned up"
     assert {name for name in before if after[name] != before[name]} == {"notebooks/01_good.ipynb"}
     assert b"the last line" in after["runs/02_raises.failed.ipynb"]
-    assert b"1 of 2 claims hold" in after["runs/03_false_claim.failed.ipynb"]
 
 
 def test_second_run_writes_the_same_bytes(first, project):
@@ -146,131 +109,110 @@ def test_second_run_writes_the_same_bytes(first, project):
     assert contents(project) == after
 
 
-def test_other_values_go_to_runs_and_their_claims_are_only_reported(first, project):
+def test_other_values_go_to_runs_and_their_statements_are_only_reported(first, project):
     before = contents(project)
     result = run("01", "-p", "n", "3", "-p", "scale", "2")
     assert result.exit_code == 0, result.output
+    folder = "runs/01_good/n=3,scale=2"
     lines = result.stdout.splitlines()
-    assert lines[0].endswith("0 of 1 claims hold") and lines[1] == "    in runs/01_good/n=3,scale=2"
+    assert lines[0].endswith("  0 of 1 statements as expected") and lines[1] == f"    in {folder}"
     after = contents(project)
     assert {name: after[name] for name in before} == before, "the committed run was overwritten"
-    folder = "runs/01_good/n=3,scale=2"
-    added = ["01_good.ipynb", "claims_01.json", "claims_01.md", "fig01.txt"]
-    assert sorted(set(after) - set(before)) == [f"{folder}/{name}" for name in added]
-    notebook = nbformat.reads(after[f"{folder}/01_good.ipynb"].decode(), as_version=4)
-    injected = notebook.cells[3]
+    assert sorted(set(after) - set(before)) == [f"{folder}/{name}" for name in RESULTS]
+    injected = nbformat.reads(after[f"{folder}/01_good.ipynb"].decode(), as_version=4).cells[3]
     assert (injected.id, injected.source) == ("injected-parameters", "# Parameters\nn = 3\nscale = 2\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_stopping_it_touches_nothing_and_keeps_the_partial_notebook(project, tmp_path, number):
-    """Ctrl-C, kill, and even kill -9: the notebook runs in a process that Linux tells when its parent is gone."""
-    if number == signal.SIGKILL and sys.platform != "linux":
-        pytest.skip("only Linux tells a process that its parent is gone")
+def test_a_default_run_elsewhere_is_strict_and_shows_what_it_did(project, tmp_path):
+    result = run("3", "--out", tmp_path)
+    assert result.exit_code == 1 and "failed" in result.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["03_false.ipynb", "fig01.txt", "statements_03.json"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found through /proc")
+@pytest.mark.parametrize("what", ["INT", "KILL", "TERM early", "KILL early", "kernel"])
+def test_stopping_it_touches_nothing_and_keeps_the_partial_notebook(project, tmp_path, what):
+    """Ctrl-C, kill, and even kill -9, while a cell runs or before one does; kill -9 of the kernel."""
     before = contents(project)
     out, started = tmp_path / "out", project / "started"
     started.unlink(missing_ok=True)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "topiclib", "run", "04", "01", "--out", str(out)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(project)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    wait_until(lambda: started.is_file() and started.read_text(), "the notebook did not start")
-    process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=120)
-    kept = out / "04_slow.failed.ipynb"
-    if number == signal.SIGKILL:
-        wait_until(lambda: [path.name for path in out.iterdir()] == [kept.name], "staging was not cleaned up")
+    process = start(project, "run", "04", "01", "--out", out)
+    if "early" in what:
+        until(lambda: list(out.glob(".staging-*")))
     else:
-        assert process.returncode == 1, stdout + stderr
-        lines = stdout.splitlines()
-        assert lines[0].startswith("04_slow  interrupted  ") and lines[0].endswith("04_slow.failed.ipynb")
-        assert lines[1].startswith("0 of 2 notebooks ok in ") and lines[1].endswith("; 04_slow interrupted")
-        assert len(lines) == 2 and stderr == ""
-        assert [path.name for path in out.iterdir()] == [kept.name], "staging was not cleaned up"
-    assert b"pathlib.Path('../started')" in kept.read_bytes()
+        until(lambda: started.is_file() and started.read_text())
+    if what == "kernel":
+        os.kill(int(started.read_text()), signal.SIGKILL)
+    else:
+        process.send_signal(signal.Signals[f"SIG{what.split()[0]}"])
+    stdout, stderr = process.communicate(timeout=60)
+    until(lambda: not left_over(project), seconds=10)
+    kept = [path.name for path in out.iterdir()]
     assert contents(project) == before
-    wait_until(lambda: not alive(int(started.read_text())), "the kernel outlived the run")
-
-
-def wait_until(condition, message):
-    for _ in range(1200):
-        if condition():
-            return
-        time.sleep(0.1)
-    pytest.fail(message)
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    if what == "kernel":
+        assert stdout.startswith("04_slow  failed  ") and "DeadKernelError" in stdout
+        assert stdout.splitlines()[-1].startswith("1 of 2 notebooks ok in ")
+        assert sorted(kept) == ["01_good.ipynb", "04_slow.failed.ipynb", "fig01.txt", "statements_01.json"]
+        return
+    assert kept == ["04_slow.failed.ipynb"] or (not kept and "early" in what), "staging was not cleaned up"
+    if "KILL" not in what:
+        lines = re.sub(r"\d+ s\b", "t s", stdout).splitlines()
+        assert process.returncode == 1 and stderr == "", stdout + stderr
+        assert lines[0] == f"04_slow  interrupted  t s  {f'kept: {out}/{kept[0]}' if kept else ''}"
+        assert lines[1:] == ["0 of 2 notebooks ok in t s; 04_slow interrupted"]
 
 
 def test_two_at_a_time_and_two_runs_at_once(project):
     """--jobs 2 gives what one after the other gives, also while another run writes the same files."""
     run("01")
     before = contents(project)
-    arguments = [sys.executable, "-m", "topiclib", "run", "1", "3", "--jobs", "2"]
-    environment = os.environ | {"PYTHONPATH": str(project)}
-    both = [
-        subprocess.Popen(arguments, cwd=project, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
-    for process in both:
-        lines = process.communicate(timeout=300)[0].splitlines()
+    for process in [start(project, "run", "1", "3", "--jobs", "2") for _ in range(2)]:
+        lines = process.communicate(timeout=120)[0].splitlines()
         assert sorted(line.split()[1] for line in lines if line[:2] in ("01", "03")) == ["failed", "ok"], lines
         assert lines[-1].startswith("1 of 2 notebooks ok in "), lines
     after = contents(project)
-    assert after.pop("runs/03_false_claim.failed.ipynb")
-    before.pop("runs/03_false_claim.failed.ipynb", None)
+    assert after.pop("runs/03_false.failed.ipynb")
+    before.pop("runs/03_false.failed.ipynb", None)
     assert after == before
 
 
-def test_another_kernel_named_python3_is_not_used(project, tmp_path, monkeypatch):
+def test_another_kernel_named_python3_is_not_used_and_out_leaves_the_checkout_alone(project, tmp_path, monkeypatch):
+    """Not even a temporary file is written there: a read-only checkout will do."""
     spec = tmp_path / "kernels" / "python3" / "kernel.json"
     spec.parent.mkdir(parents=True)
     spec.write_text(json.dumps({"argv": ["/bin/false"], "display_name": "Python 3", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    result = run("01")
-    assert result.exit_code == 0, result.output
-
-
-def test_out_leaves_the_checkout_alone(project, tmp_path, monkeypatch):
-    """Not even a temporary file is written: a read-only checkout will do."""
     monkeypatch.chdir(tmp_path)
-    folders = [project, *(path for path in project.rglob("*") if path.is_dir() and path.name != "__pycache__")]
-    before = {folder: folder.stat().st_mtime_ns for folder in folders if "topiclib" not in folder.parts}
+    folders = [project, *(path for path in project.rglob("*") if path.is_dir())]
+    before = {folder: folder.stat().st_mtime_ns for folder in folders}
     result = run("01", "--out", "elsewhere")
     assert result.exit_code == 0, result.output
-    names = ["01_good.ipynb", "claims_01.json", "claims_01.md", "fig01.txt"]
-    assert sorted(path.name for path in Path("elsewhere").iterdir()) == names
+    assert sorted(path.name for path in Path("elsewhere").iterdir()) == RESULTS
     assert {folder: folder.stat().st_mtime_ns for folder in before} == before
     assert result.stdout.splitlines()[1] == f"    in {tmp_path / 'elsewhere'}"
 
 
-@pytest.mark.skipif(shutil.which("script") is None, reason="no terminal to be had: script(1) is missing")
-def test_on_a_terminal_it_shows_how_far_it_is(project):
-    arguments = f"{sys.executable} -m topiclib run 01"
-    command = ["script", "-q", "-e", "-c", arguments, os.devnull]
-    if sys.platform != "linux":
-        command = ["script", "-q", os.devnull, *arguments.split()]
-    environment = os.environ | {"PYTHONPATH": str(project), "COLUMNS": "80"}
-    shown = subprocess.run(command, cwd=project, env=environment, capture_output=True, timeout=120).stdout.decode()
-    assert re.search(r"01_good starts, \d+ s\r\x1b\[K", shown), shown
-    assert re.search(r"01_good cell 5 of 5, \d+ s\r\x1b\[K", shown), shown
-    assert shown.replace("\r\x1b[K", "\n").splitlines()[-1].startswith("1 of 1 notebooks ok in ")
+def test_on_a_terminal_it_shows_how_far_it_is(project, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("COLUMNS", "80")
+    (one,) = runner.run_jobs(runner.plan(("1",), (), None), 1)
+    shown = sys.stderr.getvalue()
+    assert one.status == "ok"
+    assert re.search(r"\r\x1b\[K01_good starts, \d+ s\r\x1b\[K", shown), shown
+    assert re.search(r"\r\x1b\[K01_good cell 4 of 4, \d+ s\r\x1b\[K", shown), shown
+    assert shown.endswith("\r\x1b[K"), "the line was left there"
 
 
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["7"], "no notebook 7; there are: 01_good, 02_raises, 03_false_claim, 04_slow"),
+        (["7"], "no notebook 7; there are: 01_good, 02_raises, 03_false, 04_slow"),
         (["1", "-p", "n", "0"], "n = 0: must be at least 1"),
+        (["1", "-p", "n", "2", "-p", "n", "3"], "n is given more than once: one value is wanted"),
         (["1", "-p", "n", "2.0"], "n = 2.0 is a float: an int is wanted, at least 1"),
         (["1", "-p", "scale", "-1"], "scale = -1: must be above 0"),
         (["1", "-p", "scale", "nan"], "scale = nan: must be a finite number, above 0"),
@@ -304,7 +246,7 @@ def test_mistakes_are_one_line_before_anything_starts(project, monkeypatch, argu
 def test_values_reach_the_notebooks_that_have_them_in_the_annotated_type(project):
     def injected(*arguments):
         *words, given = arguments
-        return {job.source.stem: job.injected for job in plan(tuple(words), tuple(given.items()), None)}
+        return {job.source.stem: job.injected for job in runner.plan(tuple(words), tuple(given.items()), None)}
 
     for word, value in [("true", True), ("True", True), ("false", False)]:
         seen = injected("1", {"switch": word, "scale": "3", "n": "2"})
@@ -314,20 +256,6 @@ def test_values_reach_the_notebooks_that_have_them_in_the_annotated_type(project
     assert set(injected({"n": "5"})) == set(BODIES)
 
 
-def test_pieces_of_one_stream_are_joined():
-    """The kernel cuts a cell's printing into outputs at random moments; that must not show in a diff."""
-    pieces = [
-        nbformat.v4.new_output("stream", name="stdout", text="a"),
-        nbformat.v4.new_output("stream", name="stdout", text="b\n"),
-        nbformat.v4.new_output("display_data", data={"text/plain": "figure"}),
-        nbformat.v4.new_output("stream", name="stdout", text="c"),
-        nbformat.v4.new_output("stream", name="stderr", text="d"),
-    ]
-    joined = _joined(pieces)
-    assert [output.output_type for output in joined] == ["stream", "display_data", "stream", "stream"]
-    assert [joined[0].text, joined[2].text, joined[3].text] == ["ab\n", "c", "d"]
-
-
 def test_a_full_disk_is_one_failed_notebook(project, monkeypatch):
     def half_a_file(source, target, *_, **__):
         Path(target).write_text('{"cells": [')
@@ -335,7 +263,58 @@ def test_a_full_disk_is_one_failed_notebook(project, monkeypatch):
 
     monkeypatch.setattr(papermill, "execute_notebook", half_a_file)
     before = contents(project)
-    status, notes = runner.run_one(*plan(("01",), (), None))
-    assert status == "failed" and notes[0] == "OSError: [Errno 28] No space left on device"
-    assert notes[1].startswith("the notebook could not be written: ") and len(notes) == 2
+    (one,) = runner.run_jobs(runner.plan(("01",), (), None), 1)
+    assert one.status == "failed" and one.notes[0] == "OSError: [Errno 28] No space left on device"
+    assert one.notes[1].startswith("the notebook could not be written: ") and len(one.notes) == 2
     assert contents(project) == before
+
+
+def test_runs_that_nobody_waits_for_any_more_are_stopped(project, tmp_path):
+    """A caller that fails, as on a full disk: its loop ends, and with it what is under way."""
+    (project / "started").unlink(missing_ok=True)
+    for one in runner.run_jobs(runner.plan(("02", "04"), (), tmp_path), 2):
+        assert one.job.label == "02_raises"
+        until(lambda: (project / "started").is_file())
+        break
+    assert not list(tmp_path.glob(".staging-*")) and (tmp_path / "04_slow.failed.ipynb").is_file()
+
+
+def png(colour: int) -> bytes:
+    content = io.BytesIO()
+    Image.new("RGB", (30, 30), (colour, 0, 0)).save(content, "png")
+    return content.getvalue()
+
+
+OLD, ALIKE, NEW = png(100), png(101), png(200)
+
+
+def test_pieces_of_one_stream_are_joined():
+    """The kernel cuts a cell's printing into outputs at random moments; that must not show in a diff."""
+    pieces = [new_output("stream", name=name, text=text) for name, text in [("stdout", "a"), ("stdout", "b\n")]]
+    pieces.append(new_output("display_data", data={"text/plain": "figure"}))
+    pieces += [new_output("stream", name=name, text=text) for name, text in [("stdout", "c"), ("stderr", "d")]]
+    joined = tidy.joined(pieces)
+    assert [output.output_type for output in joined] == ["stream", "display_data", "stream", "stream"]
+    assert [joined[0].text, joined[2].text, joined[3].text] == ["ab\n", "c", "d"]
+
+
+@pytest.mark.parametrize("now, folder, kept", [(ALIKE, None, True), (NEW, None, False), (ALIKE, "out", False)])
+def test_what_looks_the_same_as_the_committed_stays_as_it_is(tmp_path, monkeypatch, now, folder, kept):
+    """The figure, its PDF, and the picture in the notebook; but not where a run goes elsewhere."""
+    monkeypatch.setattr(parameters, "ROOT", tmp_path)
+    shown = "from IPython.display import Image, display\nprint('text')\ndisplay(Image(data=PNG, format='png'))\n"
+    body = "PNG = open('../png', 'rb').read()\n" + shown
+    body += "for name in ('fig.png', 'fig.pdf', 'fig.md', 'new.png'): (figures / name).write_bytes(PNG)"
+    build(tmp_path, PARAMETERS, {"01_picture": body})
+    out = tmp_path / folder if folder else None
+    place = out or tmp_path / "figures"
+    pictures = []
+    for content in (OLD, now):
+        (tmp_path / "png").write_bytes(content)
+        (one,) = runner.run_jobs(runner.plan(("1",), (), out), 1)
+        assert one.status == "ok", one.notes
+        outputs = nbformat.read(one.job.notebook, as_version=4).cells[3].outputs
+        pictures.append([base64.b64decode(outputs[1].data["image/png"])])
+        pictures[-1] += [(place / name).read_bytes() for name in ("fig.png", "fig.pdf", "fig.md", "new.png")]
+        (place / "new.png").unlink()  # a figure that was not there before is written
+    assert pictures == [[OLD] * 5, [OLD, OLD, OLD, now, now] if kept else [now] * 5]
