@@ -8,12 +8,14 @@ import torch
 
 import topiclib as tl
 from topiclib.data import MaskedDocuments
-from topiclib.model import batches, loss_sum
+from topiclib.model import KEY_RULES, LOSSES, batches, loss_sum
 
 TOPICS = tl.TopicModel(T=3, v=2)
 NAMES = ("W_E", "W_K", "W_Q", "W_V", "W_pred", "b_K", "b_Q", "b_V", "b_pred")
 WEIGHTS = ("W_K", "W_Q", "W_V")
 BIASES = ("b_K", "b_Q", "b_V", "b_pred")
+rules = pytest.mark.parametrize("rule", KEY_RULES)
+losses = pytest.mark.parametrize("loss", LOSSES)
 
 
 def token_documents(rng, n=6, length=(1, 9)):
@@ -52,8 +54,8 @@ def position_by_position(model, documents, loss):
     for shown, chosen, words in documents:
         X = torch.eye(TOPICS.V + 1, dtype=torch.float64)[:, shown]  # (V+1, N)
         Z = part["W_E"] @ X  # (d, N)
-        K, Q = part["W_K"] @ Z + part["b_K"][:, None], part["W_Q"] @ Z + part["b_Q"][:, None]  # (d, N)
-        score = K.T @ Q / model.d**0.5  # (N, N): key i, query j
+        K, Q = part["W_K"] @ Z + part["b_K"][:, None], part["W_Q"] @ Z + part["b_Q"][:, None]  # (d_head, N)
+        score = K.T @ Q / len(K) ** 0.5  # (N, N): key i, query j
         allowed = {"attended": shown >= 0, "excluded": shown != 0, "unchosen": ~chosen}[model.mask_keys]
         weight = torch.exp(score) * torch.from_numpy(allowed.astype(float))[:, None]  # (N, N)
         A = weight / weight.sum(0) if allowed.any() else weight  # (N, N), columns sum to 1
@@ -73,25 +75,27 @@ def on_counts(model, masked, loss, batch_size):
     return total / len(masked.label)
 
 
-@pytest.mark.parametrize("mask_keys", ["attended", "excluded", "unchosen"])
-@pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
+@rules
+@losses
 @pytest.mark.parametrize(
-    "trained",
+    ("trained", "d_head"),
     [
-        WEIGHTS,
-        WEIGHTS + BIASES,
-        ("W_E", *WEIGHTS),
-        ("W_E", "W_pred", *WEIGHTS, *BIASES),
-        ("W_E",),
-        ("W_V", "b_V", "b_pred"),
+        (WEIGHTS, None),
+        (WEIGHTS + BIASES, None),
+        (WEIGHTS + BIASES, 2),
+        (("W_E", *WEIGHTS), None),
+        (("W_E", *WEIGHTS), 1),
+        (("W_E", "W_pred", *WEIGHTS, *BIASES), 6),
+        (("W_E",), None),
+        (("W_V", "b_V", "b_pred"), None),
     ],
-    ids=["one-hot", "one-hot biases", "tied", "untied biases", "embeddings only", "uniform"],
+    ids=str,
 )
-def test_counts_equal_positions(trained, loss, mask_keys):
+def test_counts_equal_positions(trained, d_head, loss, rule):
     rng = np.random.default_rng(1)
     documents = token_documents(rng)
     d = 4 if "W_E" in trained else None
-    model = tl.TopicTransformer(TOPICS, trained, d=d, scale=0.8, mask_keys=mask_keys, seed=3)
+    model = tl.TopicTransformer(TOPICS, trained, d=d, d_head=d_head, scale=0.8, mask_keys=rule, seed=3)
     with torch.no_grad():
         for name in BIASES:
             if name in trained:
@@ -110,16 +114,12 @@ def test_counts_equal_positions(trained, loss, mask_keys):
 def test_key_rules_differ():
     """The test above could not tell the rules apart if they gave the same loss."""
     documents = token_documents(np.random.default_rng(1))
-    losses = [
-        position_by_position(
-            tl.TopicTransformer(TOPICS, WEIGHTS, scale=0.8, mask_keys=rule, seed=3), documents, "squared"
-        )
-        for rule in ("attended", "excluded", "unchosen")
-    ]
+    models = [tl.TopicTransformer(TOPICS, WEIGHTS, scale=0.8, mask_keys=rule, seed=3) for rule in KEY_RULES]
+    losses = [position_by_position(model, documents, "squared") for model in models]
     assert all(abs(x - y) > 1e-3 for x, y in itertools.combinations(losses, 2)), losses
 
 
-@pytest.mark.parametrize("rule", ["attended", "excluded", "unchosen"])
+@rules
 def test_uniform_attention_is_zero_scores(rule):
     """Leaving W_K and W_Q out is the same as giving zeros; only the batches differ (no query words)."""
     masked = as_counts(token_documents(np.random.default_rng(2), n=20))
@@ -140,8 +140,8 @@ def test_attention_rows_sum_to_one_and_need_a_key():
     assert torch.equal(model(queries)[0], model.b_pred), "a query without keys predicts the bias alone"
 
 
-@pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
-@pytest.mark.parametrize("rule", ["attended", "excluded", "unchosen"])
+@losses
+@rules
 def test_gradients_are_derivatives(rule, loss):
     """Against finite differences, with documents of one position, which have no key unless all are attended."""
     documents = [*token_documents(np.random.default_rng(4), n=3), *token_documents(np.random.default_rng(5), 3, (1, 1))]
@@ -168,11 +168,17 @@ def test_huge_scores_pick_one_key():
     attention = model.attention(queries)
     some = queries.keys.sum(1)[queries.document] > 0
     highest = (queries.keys > 0).mul(torch.arange(TOPICS.V + 1)).amax(1)[queries.document]
-    assert (
-        torch.equal(attention[some].argmax(1), highest[some]) and attention[some].amax(1).tolist() == [1.0] * some.sum()
-    )
+    assert torch.equal(attention[some].argmax(1), highest[some]) and (attention[some].amax(1) == 1).all()
     (gradient,) = torch.autograd.grad(loss_sum(model(queries), queries.labels, "squared"), [model.W_V])
     assert gradient.isfinite().all()
+
+
+def test_narrow_keys_and_queries_leave_the_other_parts_as_they_are():
+    full, same, narrow = (tl.TopicTransformer(TOPICS, WEIGHTS, d_head=h, seed=3) for h in (None, TOPICS.V + 1, 2))
+    assert narrow.W_K.shape == narrow.W_Q.shape == (2, TOPICS.V + 1)
+    assert all(np.array_equal(full.numpy(name), same.numpy(name)) for name in WEIGHTS)
+    others = [tl.TopicTransformer(TOPICS, ("W_V",), d_head=h, seed=3) for h in (2, 3)]
+    assert all(np.array_equal(narrow.numpy("W_V"), other.numpy("W_V")) for other in others)
 
 
 def test_neutral_parts():
@@ -181,6 +187,14 @@ def test_neutral_parts():
     assert np.array_equal(model.numpy("W_E"), identity) and np.array_equal(model.numpy("W_V"), identity)
     assert not model.numpy("W_K").any() and not model.numpy("W_Q").any()
     assert [name for name, part in model.named_parameters() if part.requires_grad] == ["b_pred"]
+    assert model.mask_keys == "attended" and model.uniform
+
+
+@pytest.mark.parametrize(("options", "scale"), [({}, 0.02), ({"scale": 3.0}, 3.0), ({"scale": 3.0, "d_head": 50}, 3.0)])
+def test_trained_matrices_start_at_the_scale_and_biases_at_0(options, scale):
+    model = tl.TopicTransformer(tl.TopicModel(10, 10), WEIGHTS + BIASES, **options)
+    assert all(model.numpy(name).std() == pytest.approx(scale, rel=0.05) for name in WEIGHTS)
+    assert not any(model.numpy(name).any() for name in BIASES)
 
 
 @pytest.mark.parametrize(
@@ -191,25 +205,23 @@ def test_neutral_parts():
         ({"mask_keys": "none"}, "mask_keys = 'none' is not allowed: choose one of attended, excluded, unchosen"),
         ({"d": 5}, "d = 5 is not allowed with one-hot words: d = V \\+ 1 = 7"),
         ({"initial": {"W_V": np.eye(3)}}, "W_V of shape \\(3, 3\\) is not allowed: \\(7, 7\\) is wanted"),
-        ({"trained": ("W_E",), "d": 0}, "d = 0 is not allowed"),
+        ({"trained": ("W_E",), "d": 0}, "^d = 0 is not allowed"),
+        ({"d_head": 0}, "d_head = 0 is not allowed"),
     ],
 )
 def test_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         tl.TopicTransformer(TOPICS, **arguments)
-
-
-def test_unknown_loss():
     with pytest.raises(ValueError, match="loss = 'hinge' is not allowed: choose one of squared, cross-entropy"):
         loss_sum(torch.zeros(1, 2), torch.zeros(1, 2), "hinge")
 
 
-@pytest.mark.parametrize("mask_keys", tl.model.KEY_RULES)
+@rules
 @pytest.mark.parametrize("tau", [1, 2, 3])
-def test_population_is_every_document_once(mask_keys, tau):
+def test_population_is_every_document_once(rule, tau):
     """Its loss is the Stage 2 loss in closed form, for attention of the two weights alpha, beta."""
     topics, masking = tl.TopicModel(3, 2), tl.Masking(0.3, 0.2, 0.1)
-    batch = tl.population(topics, masking, tl.FixedTopics(tau), mask_keys)
+    batch = tl.population(topics, masking, tl.FixedTopics(tau), rule)
     assert batch.labels.sum().item() == pytest.approx(1, abs=1e-14)
     alpha, beta, d = 2.5, 7.0, topics.V + 1
     weights = np.where(topics.membership @ topics.membership.T > 0, alpha, 1.0)
@@ -219,6 +231,6 @@ def test_population_is_every_document_once(mask_keys, tau):
     np.fill_diagonal(W_V, value[1])
     W_V[:, 0], W_V[0] = value[0], 0
     initial = {"W_V": W_V, "W_K": np.log(weights).T, "W_Q": d**0.5 * np.eye(d)}
-    model = tl.TopicTransformer(topics, (), initial=initial, mask_keys=mask_keys)
+    model = tl.TopicTransformer(topics, (), initial=initial, mask_keys=rule)
     loss = loss_sum(model(batch), batch.labels, "squared").item()
-    assert loss == pytest.approx(tl.stage2_loss(alpha, beta, topics, tau, masking, value, mask_keys), rel=1e-12)
+    assert loss == pytest.approx(tl.stage2_loss(alpha, beta, topics, tau, masking, value, rule), rel=1e-12)

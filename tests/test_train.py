@@ -1,8 +1,5 @@
 """The training loop against gradients written by hand, the exact optimum, and the clock."""
 
-import os
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -25,10 +22,8 @@ def documents():
 @pytest.mark.parametrize("trained", [("W_V",), ("W_K", "W_Q", "W_V")])
 def test_same_seed_same_run(documents, optimizer, learning_rate, trained):
     def run(seed):
-        model = tl.TopicTransformer(TOPICS, trained, seed=seed)
-        history = tl.train(
-            model, documents, MASKING, optimizer=optimizer, learning_rate=learning_rate, epochs=2, seed=seed
-        )
+        model, options = tl.TopicTransformer(TOPICS, trained), {"optimizer": optimizer, "epochs": 2, "seed": seed}
+        history = tl.train(model, documents, MASKING, learning_rate=learning_rate, **options)
         return model.numpy("W_V"), history
 
     (first, history), (second, again), (other, _) = run(1), run(1), run(2)
@@ -36,38 +31,50 @@ def test_same_seed_same_run(documents, optimizer, learning_rate, trained):
     assert not np.array_equal(first, other)
 
 
-def first_batches(documents, masking, epochs, batch_size, model, seed):
-    """The batches that `train` sees, drawn again from its seed."""
-    rng = np.random.default_rng([seed, 1])
-    for _ in range(epochs):
-        masked = tl.mask_documents(documents[rng.permutation(len(documents))], masking, rng)
-        yield from batches(masked, model, batch_size)
-
-
 @pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
-@pytest.mark.parametrize("decay", ["none", "linear"])
-def test_sgd_step_by_step(documents, loss, decay):
-    """Every step is theta -= lr (mean gradient + 2 lambda theta), with the penalty on every trained part."""
-    weight_decay, learning_rate, epochs, batch_size = 0.01, 0.5, 2, 50
+@pytest.mark.parametrize("optimizer, decay", [("sgd", "none"), ("sgd", "linear"), ("adam", "none")])
+def test_step_by_step(documents, loss, optimizer, decay):
+    """theta -= lr (mean gradient + 2 lambda theta), or Adam's step; a record is the mean loss since the last one."""
+    weight_decay, rate, epochs, batch_size, seed = 0.01, 0.5 if optimizer == "sgd" else 0.01, 2, 48, 9
     trained = ("W_V", "W_K", "W_Q", "b_pred")
-    model = tl.TopicTransformer(TOPICS, trained, scale=0.3)
-    tl.train(
-        model, documents, MASKING, loss=loss, learning_rate=learning_rate, epochs=epochs, batch_size=batch_size,
-        weight_decay=weight_decay, decay=decay, seed=9,
+    model, slow = (tl.TopicTransformer(TOPICS, trained, scale=0.3) for _ in range(2))
+    history = tl.train(
+        model, documents, MASKING, loss=loss, optimizer=optimizer, learning_rate=rate, epochs=epochs,
+        batch_size=batch_size, weight_decay=weight_decay, decay=decay, seed=seed, record_every=4,
     )  # fmt: skip
-    slow = tl.TopicTransformer(TOPICS, trained, scale=0.3)
-    steps = epochs * 8
-    for step, queries in enumerate(first_batches(documents, MASKING, epochs, batch_size, slow, 9)):
-        parts = [getattr(slow, name) for name in trained]
-        objective = loss_sum(slow(queries), queries.labels, loss) / queries.labels.sum()
-        objective = objective + weight_decay * sum((part**2).sum() for part in parts)
-        gradients = torch.autograd.grad(objective, parts)
-        rate = learning_rate * (1 - step / steps) if decay == "linear" else learning_rate
-        with torch.no_grad():
-            for part, gradient in zip(parts, gradients, strict=True):
-                part -= rate * gradient
+    parts = [getattr(slow, name) for name in trained]
+    update = (torch.optim.SGD if optimizer == "sgd" else torch.optim.Adam)(parts, lr=rate)
+    rng, losses, steps = np.random.default_rng([seed, 1]), [], epochs * 9  # 400 documents, 48 at a time
+    for _ in range(epochs):
+        masked = tl.mask_documents(documents[rng.permutation(len(documents))], MASKING, rng)
+        for queries in batches(masked, slow, batch_size):
+            mean = loss_sum(slow(queries), queries.labels, loss) / queries.labels.sum()
+            update.zero_grad()
+            (mean + weight_decay * sum((part**2).sum() for part in parts)).backward()
+            if decay == "linear":
+                update.param_groups[0]["lr"] = rate * (1 - len(losses) / steps)
+            update.step()
+            losses.append(mean.item())
     for name in trained:
         assert np.abs(model.numpy(name) - slow.numpy(name)).max() < 1e-12, name
+    since = [losses[:1], losses[1:5], losses[5:9], losses[9:13], losses[13:17], losses[17:]]
+    assert history.steps.tolist() == [0, 4, 8, 12, 16, 18]
+    np.testing.assert_allclose(history.loss, [np.mean(part) for part in since], rtol=1e-12)
+
+
+def test_a_last_record_right_after_another_repeats_its_loss(documents):
+    history = tl.train(tl.TopicTransformer(TOPICS), documents, MASKING, epochs=1, record_every=9)
+    assert history.steps.tolist() == [0, 9, 10] and history.loss[2] == history.loss[1]
+
+
+def test_defaults(documents):
+    said = {"loss": "squared", "optimizer": "sgd", "learning_rate": 1.0, "epochs": 10, "batch_size": 40}
+    said |= {"weight_decay": 0.0, "decay": "none", "seed": 0, "record_every": 5}
+    models = [tl.TopicTransformer(TOPICS) for _ in range(2)]
+    first, second = (tl.train(x, documents[:200], MASKING, **y) for x, y in zip(models, ({}, said), strict=True))
+    assert np.array_equal(first.steps, second.steps) and np.array_equal(first.loss, second.loss)
+    assert np.array_equal(models[0].numpy("W_V"), models[1].numpy("W_V"))
+    tl.train(models[0], documents[:3], MASKING, epochs=1, batch_size=1, record_every=1)  # the least that is allowed
 
 
 def test_weight_decay_is_not_a_detached_norm(documents):
@@ -102,12 +109,17 @@ def test_history(documents):
     assert history.norms["W_V"][0] == pytest.approx(np.linalg.norm(tl.TopicTransformer(TOPICS).numpy("W_V")))
 
 
-def test_evaluate_does_not_depend_on_batches(documents):
+@pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
+def test_evaluate_is_the_mean_over_chosen_positions(documents, loss):
     masked = tl.mask_documents(documents, MASKING, np.random.default_rng(3))
     model = tl.TopicTransformer(TOPICS, ("W_K", "W_Q", "W_V"), scale=0.5)
-    for loss in ("squared", "cross-entropy"):
-        values = [tl.evaluate(model, masked, loss, batch_size) for batch_size in (7, 100, 1000)]
-        assert np.ptp(values) < 1e-12
+    (queries,) = batches(masked, model, len(masked))
+    expected = (loss_sum(model(queries), queries.labels, loss) / queries.labels.sum()).item()
+    for options in ({}, {"batch_size": 7}, {"batch_size": 100}):
+        assert tl.evaluate(model, masked, loss, **options) == pytest.approx(expected, rel=1e-12)
+    for batch_size in (0, -1):
+        with pytest.raises(ValueError, match=f"batch_size = {batch_size} is not allowed"):
+            tl.evaluate(model, masked, loss, batch_size)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +132,7 @@ def test_evaluate_does_not_depend_on_batches(documents):
         ({"epochs": 0}, "epochs = 0 is not allowed: a whole number, at least 1"),
         ({"epochs": 1.5}, "epochs = 1.5 is not allowed"),
         ({"batch_size": True}, "batch_size = True is not allowed"),
+        ({"batch_size": 0}, "batch_size = 0 is not allowed: a whole number, at least 1"),
         ({"weight_decay": -0.1}, "weight_decay = -0.1 is not allowed: a number, at least 0"),
         ({"record_every": 0}, "record_every = 0 is not allowed"),
     ],
@@ -134,21 +147,10 @@ def test_nothing_to_train(documents):
         tl.train(tl.TopicTransformer(TOPICS, ()), documents, MASKING)
 
 
-def test_divergence_is_said(documents):
-    with pytest.raises(FloatingPointError, match=r"at step [0-9]+: try a smaller learning rate"):
-        tl.train(tl.TopicTransformer(TOPICS), documents, MASKING, learning_rate=1e4, epochs=20)
-
-
-def test_a_huge_loss_is_divergence_before_it_is_infinite(documents):
-    with pytest.raises(FloatingPointError, match=r"the loss is [0-9.]+e[+]"):
-        tl.train(tl.TopicTransformer(TOPICS), documents, MASKING, learning_rate=20.0, epochs=20)
-
-
-@pytest.mark.parametrize("batch_size", [0, -1])
-def test_evaluate_wants_a_batch_size(documents, batch_size):
-    masked = tl.mask_documents(documents, MASKING, np.random.default_rng(0))
-    with pytest.raises(ValueError, match=f"batch_size = {batch_size} is not allowed"):
-        tl.evaluate(tl.TopicTransformer(TOPICS), masked, batch_size=batch_size)
+@pytest.mark.parametrize("learning_rate", [20.0, 1e4])
+def test_divergence_is_said_before_the_loss_is_infinite(documents, learning_rate):
+    with pytest.raises(FloatingPointError, match=r"the loss is [0-9.]+e[+].* at step [0-9]+: try a smaller learning"):
+        tl.train(tl.TopicTransformer(TOPICS), documents, MASKING, learning_rate=learning_rate, epochs=20)
 
 
 @pytest.mark.parametrize("trained, seconds", [(("W_V",), 0.25), (("W_K", "W_Q", "W_V"), 0.6)])
@@ -162,49 +164,3 @@ def test_speed_of_an_epoch(trained, seconds):
         tl.train(model, documents, MASKING, epochs=1, learning_rate=0.1)
         taken.append(time.process_time() - start)
     assert min(taken) < 2 * seconds, f"an epoch took {min(taken):.2f} s, wanted {seconds} s"
-
-
-def one_run(seed, learning_rate):
-    """A model and its history; what the notebooks train several of."""
-    topics, masking = tl.TopicModel(3, 2), tl.Masking()
-    documents = tl.sample_documents(topics, 40, tl.DirichletTopics(), 20, np.random.default_rng(seed))
-    model = tl.TopicTransformer(topics, ("W_V", "W_K", "W_Q"), seed=seed)
-    return model, tl.train(model, documents, masking, learning_rate=learning_rate, epochs=2, seed=seed)
-
-
-def test_runs_in_parallel_are_the_runs_one_after_the_other():
-    arguments = [(seed, 1.0) for seed in range(5)]
-    for (model, history), a in zip(tl.in_parallel(one_run, arguments), arguments, strict=True):
-        expected_model, expected = one_run(*a)
-        assert np.array_equal(model.numpy("W_V"), expected_model.numpy("W_V")), "expected the same run bit for bit"
-        assert np.array_equal(history.loss, expected.loss)
-
-
-def test_a_parallel_run_that_fails_says_why():
-    with pytest.raises(FloatingPointError, match="try a smaller learning rate"):
-        tl.in_parallel(one_run, [(0, 1.0), (1, 1e9)])
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are no processes to leave behind")
-def test_a_killed_parent_leaves_no_process_behind(tmp_path):
-    code = f"""
-import os, time, topiclib
-def wait(i):
-    open({str(tmp_path)!r} + f"/{{os.getpid()}}", "w").close()
-    time.sleep(60)
-topiclib.in_parallel(wait, [(0,), (1,)])
-"""
-    parent = subprocess.Popen([sys.executable, "-c", code])
-    until(lambda: len(list(tmp_path.iterdir())) == 2)
-    workers = [int(path.name) for path in tmp_path.iterdir()]
-    parent.kill()
-    parent.wait()
-    until(lambda: not any(os.path.exists(f"/proc/{worker}") for worker in workers))
-
-
-def until(condition, seconds=60):
-    """Wait for a condition; fail after so many seconds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "expected the condition to come true, it did not"
-        time.sleep(0.1)

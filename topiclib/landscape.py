@@ -8,8 +8,9 @@ symmetry the words fall into at most four groups for any query, so one loss cost
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize.elementwise import find_root
 
+from . import checks
 from .data import KEY_RULES, Masking, TopicModel
 from .theory import constants
 
@@ -27,7 +28,7 @@ def stage2_loss(alpha, beta, topics: TopicModel, tau, masking: Masking, value="b
         (the released code).
     ValueError for anything else, and where alpha = beta = 0 leaves a query no key to attend to.
     """
-    alpha, beta = (_check_weight(name, weight) for name, weight in (("alpha", alpha), ("beta", beta)))
+    alpha, beta = checks.numbers("alpha", alpha), checks.numbers("beta", beta)
     loss = _loss(alpha, beta, _queries(topics, tau, masking, value, mask_keys))
     if np.isnan(loss).any():
         raise ValueError(
@@ -52,8 +53,7 @@ def minimise_stage2(topics: TopicModel, tau, masking: Masking, value="block", ma
     alpha matters (no key outside the topic), alpha = 1 is; where nothing matters, alpha = beta = 1. ValueError as for
     `stage2_loss`, for an array of tau, and where the loss has no minimum, falling for ever as attention grows.
     """
-    if np.ndim(tau):
-        raise ValueError("an array of tau is not allowed here: one whole number is wanted")
+    checks.integer("tau", tau)
     queries, v = _queries(topics, tau, masking, value, mask_keys), topics.v
     _, W_ii, W_same, _ = _numbers(topics, masking, value)
     only_gamma = v == 1 or (W_ii == W_same and mask_keys != "attended")
@@ -64,9 +64,7 @@ def minimise_stage2(topics: TopicModel, tau, masking: Masking, value="block", ma
         return _loss(s * (1 - t) / max(v - 1, 1), s * t, queries)
 
     def best_share(s):
-        if only_gamma or no_words:
-            return np.full(np.shape(s), 1.0 if no_words else 1 / v)
-        return _best_share(loss, s, v)
+        return np.full(np.shape(s), 1 / v) if only_gamma or no_words else _best_share(loss, s)
 
     def slope(log_s):  # of the loss at the best share, which does not change to first order
         s = np.exp(log_s)
@@ -80,17 +78,13 @@ def minimise_stage2(topics: TopicModel, tau, masking: Masking, value="block", ma
     scale = max(1.0, np.abs(values).max())
     lowest = int(np.argmin(values))
     if np.ptp(values) < 1e-13 * scale:  # only the share matters
-        t = 1 / v if no_words else shares[200]
+        t = shares[200]
         s = (v - 1) / (1 - t) if t < 1 else v
     elif values[-1] <= values[lowest] + 1e-14 * scale:
         raise ValueError("this loss has no minimum: it falls for ever as attention to the own topic grows")
     else:
-        ends = grid[max(lowest - 1, 0)], grid[lowest + 1]
-        before, after = slope(np.array(ends))
-        if before < 0 < after:
-            s = np.exp(brentq(lambda u: slope(np.array([u]))[0], *ends, xtol=1e-14))
-        else:
-            s = 0.0 if lowest == 0 and loss(0.0, 0.0) <= values[0] else np.exp(grid[lowest])
+        bottom = find_root(slope, (grid[[max(lowest - 1, 0)]], grid[[lowest + 1]]))
+        s = np.exp(bottom.x[0]) if bottom.success[0] else 0.0 if lowest == 0 else np.exp(grid[lowest])
         t = best_share(np.array([s]))[0]
     if no_words:
         alpha, beta = 1.0, s * t
@@ -105,7 +99,7 @@ def bayes_loss(topics: TopicModel, tau, masking: Masking):
     With n = tau v words to choose from, of which a visible one is the label with probability
     pi = (p_c + p_r/V) / w, w = p_c + p_r tau/T: loss = (1 - w)(1 - 1/n) + w (1 - pi^2 - (1 - pi)^2 / (n - 1)).
     """
-    tau = _check_tau(topics, tau)
+    tau = checks.integers("tau", tau, 1, topics.T)
     n, w = tau * topics.v, masking.p_c + masking.p_r * tau / topics.T
     pi = np.divide(masking.p_c + masking.p_r / topics.V, w, out=np.ones_like(w), where=w > 0)
     others = np.divide((1 - pi) ** 2, n - 1, out=np.zeros_like(w), where=n > 1)
@@ -123,14 +117,13 @@ class _Query(NamedTuple):
 
 def _queries(topics, tau, masking, value, mask_keys):
     """The three kinds of query: a word of the document's topics, any other word, [MASK]."""
-    if not (isinstance(mask_keys, str) and mask_keys in KEY_RULES):
-        raise ValueError(f"mask_keys = {mask_keys!r} is not allowed: choose one of {', '.join(KEY_RULES)}")
+    checks.choice("mask_keys", mask_keys, KEY_RULES)
     if mask_keys == "unchosen" and masking.p_m == 1:
         raise ValueError(
             "p_m = 1 is not allowed with unchosen keys: every position is chosen, none is left to attend to"
         )
     W_i0, W_ii, W_same, W_diff = _numbers(topics, masking, value)
-    tau = _check_tau(topics, tau)
+    tau = checks.integers("tau", tau, 1, topics.T)
     T, v, V = topics.T, topics.v, topics.V
     p_c, p_r, noise = masking.p_c, masking.p_r, masking.p_m * masking.p_r / V
     # Key frequencies of a word of the document's topics, of any other word, and of [MASK].
@@ -200,34 +193,17 @@ def _derivative(function, x, scale=1.0):
     return function(x + 1e-30j * scale).imag / 1e-30
 
 
-def _best_share(loss, s, v):
-    """The own word's best share of the attention s to its topic, for each s; 1/v, all words alike, if it is no matter.
+def _best_share(loss, s):
+    """The own word's best share of the attention s to its topic, for each s.
 
-    The lowest point of a grid finds the valley, false position (Illinois) the zero of the derivative in it.
+    The lowest point of a grid finds the valley, a zero of the derivative its bottom, unless that is an end of the grid.
     """
     grid = np.concatenate([[0.0], np.geomspace(1e-9, 1, 60)])
     values = loss(s[:, None], grid)
     lowest = np.argmin(values, axis=1)
-
-    def slope(share):
-        return _derivative(lambda t: loss(s, t), share)
-
-    low, high = grid[np.maximum(lowest - 1, 0)], grid[np.minimum(lowest + 1, len(grid) - 1)]
-    at_low, at_high = slope(low), slope(high)
-    share = np.where(at_high < 0, high, low)  # at an end of the grid
-    inside = (at_low < 0) & (at_high > 0)
-    for _ in range(60):
-        before, share = (
-            share,
-            np.where(inside, low - at_low * (high - low) / np.where(inside, at_high - at_low, 1), share),
-        )
-        if np.abs(share - before).max() < 1e-16:
-            break
-        at_share = slope(share)
-        falls = at_share < 0
-        low, at_low = np.where(falls, share, low), np.where(falls, at_share, at_low / 2)
-        high, at_high = np.where(falls, high, share), np.where(falls, at_high / 2, at_share)
-    return np.where(np.ptp(values, axis=1) < 1e-15, 1 / v, share)
+    ends = grid[np.maximum(lowest - 1, 0)], grid[np.minimum(lowest + 1, len(grid) - 1)]
+    bottom = find_root(lambda share, s: _derivative(lambda t: loss(s, t), share), ends, args=(s,))
+    return np.where(bottom.success, bottom.x, grid[lowest])
 
 
 def _numbers(topics, masking, value):
@@ -238,31 +214,8 @@ def _numbers(topics, masking, value):
             return -c1, c3, 0.0, 0.0
         u = -(c1 * c2 + c3) / (c2**2 + topics.V)
         return -c1 - c2 * u, u + c3 / topics.v, u + c3 / topics.v, u
-    numbers = _as_numbers(value)
-    if numbers is None or numbers.shape != (4,) or not np.isfinite(numbers).all():
+    numbers = checks.floats(value)
+    if numbers.shape != (4,) or not np.isfinite(numbers).all():
         wanted = f"{', '.join(VALUES)}, or four numbers (W_i0, W_ii, W_same, W_diff)"
         raise ValueError(f"value = {value!r} is not allowed: choose {wanted}")
     return tuple(map(float, numbers))
-
-
-def _as_numbers(x):
-    """An array of floats, or None if x is anything but real numbers."""
-    try:
-        numbers = np.asarray(x)
-    except ValueError:  # rows of different lengths
-        return None
-    return numbers.astype(float) if numbers.dtype.kind in "iuf" else None
-
-
-def _check_weight(name, weight):
-    numbers = _as_numbers(weight)
-    if numbers is None or not np.all(np.isfinite(numbers) & (numbers >= 0)):
-        raise ValueError(f"{name} = {weight!r} is not allowed: a number, at least 0, is wanted")
-    return numbers
-
-
-def _check_tau(topics, tau):
-    numbers = _as_numbers(tau)
-    if numbers is None or not np.all((numbers >= 1) & (numbers <= topics.T) & (numbers == np.floor(numbers))):
-        raise ValueError(f"tau = {tau!r} is not allowed: a whole number between 1 and T = {topics.T} is wanted")
-    return numbers

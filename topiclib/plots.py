@@ -15,25 +15,22 @@ COLOURS = {"W_V": "C0", "W_K": "C3", "W_Q": "C4"}
 COLOURS |= {"same word": "C1", "same topic": "C2", "different topic": "C7", "block": "C9", "diagonal": "C5"}
 THEORY = {"color": "k", "linestyle": "--", "linewidth": 1.1}
 
+STYLE = {
+    "figure.constrained_layout.use": True,
+    "figure.dpi": 72,
+    "savefig.dpi": 130,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": "medium",
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "pdf.fonttype": 42,
+}
+
 
 def theme() -> None:
-    """Set how every figure of this process looks."""
-    sns.set_theme(
-        context="notebook",
-        style="ticks",
-        palette="colorblind",
-        rc={
-            "figure.constrained_layout.use": True,
-            "figure.dpi": 72,
-            "savefig.dpi": 130,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.titlesize": "medium",
-            "legend.frameon": False,
-            "lines.linewidth": 1.8,
-            "pdf.fonttype": 42,
-        },
-    )
+    """Set how figures look, for the whole process, as every notebook wants it."""
+    sns.set_theme(context="notebook", style="ticks", palette="colorblind", rc=STYLE)
 
 
 def heat_maps(

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from topiclib.book import pictures
 from topiclib.book.pictures import VISIBLE, difference, looks_same, save_figure
 
 
@@ -55,18 +56,21 @@ def test_sizes_and_broken_files():
     assert not looks_same(small, small[:100]) and not looks_same(b"", small)
 
 
-def test_a_saved_figure_is_replaced_only_if_it_changed(tmp_path):
-    def files():
-        return {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+def test_a_figure_that_looks_as_the_committed_one_is_saved_as_that(tmp_path, monkeypatch):
+    def saved(folder, **changes):
+        figure = curves(**changes)
+        save_figure(figure, folder, "fig")
+        plt.close(figure)
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    save_figure(curves(), tmp_path, "fig")
-    first = files()
+    monkeypatch.setattr(pictures, "ROOT", tmp_path)
+    (committed := tmp_path / "figures").mkdir()
+    (elsewhere := tmp_path / "runs").mkdir()
+    first = saved(committed)
     assert sorted(first) == ["fig.pdf", "fig.png"]
-    save_figure(curves(shift=2e-5), tmp_path, "fig")
-    assert files() == first, "it looks the same: left as it was"
-    save_figure(curves(number=2), tmp_path, "fig")
-    second = files()
-    assert second["fig.png"] != first["fig.png"] and second["fig.pdf"] != first["fig.pdf"]
-    (tmp_path / "fig.pdf").unlink()
-    save_figure(curves(number=2), tmp_path, "fig")
-    assert files() == second, "the same bytes each time; a missing half comes back"
+    assert saved(committed, shift=2e-5) == saved(elsewhere, shift=2e-5) == first
+    changed = saved(elsewhere, number=2)
+    assert all(changed[name] != first[name] for name in first)
+    assert saved(committed, number=2) == changed, "the same bytes each time"
+    (committed / "fig.pdf").unlink()
+    assert saved(committed, number=2) == changed, "a missing half comes back"

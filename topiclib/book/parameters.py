@@ -67,8 +67,7 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
     """The parameters of a notebook, in the order of its parameters cell, as papermill sees them.
 
     Read here rather than by `papermill.inspect_notebook`, which takes two seconds to import in every notebook.
-    Raises ValueError if a line, an annotation, a default or a rule in that cell cannot be understood, or a default
-    breaks its own rule.
+    Raises ValueError if a line of that cell cannot be understood, or a default breaks its own rule.
     """
     try:
         cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
@@ -76,32 +75,23 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
         raise ValueError(f"{Path(notebook).name} is not a notebook: it cannot be read as one") from None
     tagged = [cell for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
     lines = "".join(tagged[0]["source"]).splitlines() if tagged else []
-    parameters = {}
-    for line in lines:
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        seen = LINE.fullmatch(line.strip())
-        if not seen:
-            form = "is not of the form name: type = value  # comment"
-            raise ValueError(f"{Path(notebook).name}: {line.strip()!r} {form}")
-        name, type_name, literal, comment = seen.groups()
-        where = f"{Path(notebook).name}: {name}"
-        if type_name not in TYPES:
-            raise ValueError(f"{where}: the annotation must be one of {', '.join(TYPES)}")
-        try:
-            default = ast.literal_eval(literal)
-        except (ValueError, SyntaxError):
-            raise ValueError(f"{where}: the default {literal} is not a literal") from None
-        clauses = re.findall(r"\(([^()]*)\)", comment)
-        parameter = Parameter(name, TYPES[type_name], default, comment, *clauses[-1:])
-        if not _is_rule(parameter):
-            raise ValueError(f"{where}: ({parameter.rule}) is not a rule such as (above 0, at most 1) or (sgd | adam)")
-        try:
-            check_values({name: parameter}, {name: default})
-        except ValueError as error:
-            raise ValueError(f"{where}: the default breaks its own rule: {error}") from None
-        parameters[name] = parameter
-    return parameters
+    read = [_read_line(line, notebook) for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return {parameter.name: parameter for parameter in read}
+
+
+def _read_line(line: str, notebook: Path) -> Parameter:
+    try:
+        name, kind, literal, comment = LINE.fullmatch(line.strip()).groups()
+        rules = ["", *re.findall(r"\(([^()]*)\)", comment)]
+        parameter = Parameter(name, TYPES[kind], ast.literal_eval(literal), comment, rules[-1])
+        bounds, choices = parameter.bounds, parameter.choices
+        if (bounds and kind in ("bool", "str")) or (choices and kind == "bool"):
+            raise ValueError("no rule for this type")
+    except (AttributeError, KeyError, ValueError, SyntaxError):
+        form = f"name: {' | '.join(TYPES)} = literal  # comment (above 0, at most 1) or (sgd | adam)"
+        raise ValueError(f"{Path(notebook).name}: {line.strip()!r} is not of the form {form}") from None
+    check_values({name: parameter}, {name: parameter.default}, "its own parameters cell")
+    return parameter
 
 
 def check_values(parameters: dict[str, Parameter], values: dict, notebook: str = "this notebook") -> None:
@@ -202,14 +192,6 @@ def _injected_names(namespace: dict) -> set[str]:
     cells = [cell for cell in namespace.get("In", []) if cell.startswith("# Parameters\n")]
     assignments = ast.parse(cells[-1]).body if cells else []
     return {node.targets[0].id for node in assignments if isinstance(node, ast.Assign)}
-
-
-def _is_rule(parameter: Parameter) -> bool:
-    try:
-        choices, bounds = parameter.choices, parameter.bounds
-    except (ValueError, KeyError):  # not a number, or not one of the words
-        return False
-    return not (parameter.type is bool and choices) and not (parameter.type in (str, bool) and bounds)
 
 
 def _did_you_mean(word: str, words: list[str]) -> str:

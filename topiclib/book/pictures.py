@@ -1,4 +1,4 @@
-"""Figures as files: written whole, and left alone where a new one would look the same.
+"""Figures as files: written whole, and left alone where a new one looks the same.
 
 Another processor changes the last digits of a trained matrix, and with them a few pixels and the bytes of a file.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .parameters import write_whole
+from .parameters import ROOT, write_whole
 
 TILE = 12  # pixels: about as large as a letter
 VISIBLE = 20.0  # root mean square of one tile, on a scale of 255
@@ -39,7 +39,7 @@ def difference(new: bytes, old: bytes) -> float:
 
 
 def save_figure(figure, folder: Path, name: str) -> None:
-    """Write `name`.png and `name`.pdf into `folder`, the same bytes each time, unless they would look as they do now.
+    """Write `name`.png and `name`.pdf into `folder`: the committed files, if the figure looks as the committed one.
 
     Also lays the figure out for good: the other format, and the notebook, keep the layout.
     """
@@ -48,14 +48,10 @@ def save_figure(figure, folder: Path, name: str) -> None:
         content = io.BytesIO()
         figure.savefig(content, format=ending, metadata=metadata)
         figure.set_layout_engine("none")
-        contents[Path(folder) / f"{name}.{ending}"] = content.getvalue()
-    replace_figure(contents)
-
-
-def replace_figure(contents: dict[Path, bytes]) -> None:
-    """Write the files of one figure, path -> content, unless all are there and the PNG looks the same."""
-    picture = next(path for path in contents if path.suffix == ".png")
-    there = all(path.is_file() for path in contents)
-    if not (there and looks_same(contents[picture], picture.read_bytes())):
-        for path, content in contents.items():
-            write_whole(path, content)
+        contents[f"{name}.{ending}"] = content.getvalue()
+    committed = {file: ROOT / "figures" / file for file in contents}
+    if all(path.is_file() for path in committed.values()):
+        kept = {file: path.read_bytes() for file, path in committed.items()}
+        contents = kept if looks_same(contents[f"{name}.png"], kept[f"{name}.png"]) else contents
+    for file, content in contents.items():
+        write_whole(Path(folder) / file, content)
