@@ -50,7 +50,7 @@ def test_papermill_works_from_any_folder(papermill_runs, where):
     process, folder = papermill_runs[where]
     assert process.returncode == 0, f"expected exit code 0 from {where}, got:\n{process.stderr[-3000:]}"
     assert (folder / "out.ipynb").is_file()
-    assert (folder / "claims_01.json").is_file(), "expected the figures in figures_dir, got none there"
+    assert (folder / "statements_01.json").is_file(), "expected the figures in figures_dir, got none there"
 
 
 @pytest.mark.parametrize("name, value", WRONG)

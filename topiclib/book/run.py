@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,17 +23,17 @@ import papermill
 
 from . import parameters
 from .parallel import die_with_parent, start
-from .tidy import KERNELSPEC, leave_out_unchanged, tidy
+from .tidy import KERNELSPEC, tidy
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
 class Job:
-    """One notebook to run, with the values that are not its defaults.
+    """One notebook to run, with the values that are not its defaults; notebook, figures, failed: where results go.
 
-    folder: where the notebook and its figures go; None is the committed run. strict: a statement that does not come out
-    as expected is a failure. label: what the reader knows it by.
+    folder: for all of them; None is the committed run. strict: a statement that does not come out as expected is a
+    failure. label: what the reader knows it by.
     """
 
     source: Path
@@ -43,17 +44,14 @@ class Job:
 
     @property
     def notebook(self) -> Path:
-        """Where the notebook goes."""
         return self.folder / self.source.name if self.folder else self.source
 
     @property
     def figures(self) -> Path:
-        """Where its figures, tables and record go."""
         return self.folder or parameters.ROOT / "figures"
 
     @property
     def failed(self) -> Path:
-        """Where the notebook is kept if it fails."""
         return (self.folder or parameters.ROOT / "runs") / f"{self.source.stem}.failed.ipynb"
 
 
@@ -75,16 +73,14 @@ def plan(wanted: tuple[str, ...], given: tuple[tuple[str, str], ...], out: Path 
 
     ValueError with one line for whatever is wrong, before anything has started.
     """
-    texts = dict(given)
-    if len(texts) < len(given):
-        names = [name for name, _ in given]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice} is given more than once: one value is wanted")
-    out = checked_out(out)
+    texts, out = dict(given), checked_out(out)
+    for name, count in Counter(name for name, _ in given).items():
+        if count > 1:
+            raise ValueError(f"{name} is given more than once: one value is wanted")
     known = {path: own_parameters(path) for path in select_notebooks(wanted)}
     if not wanted:
         everything = {name: one for found in known.values() for name, one in found.items()}
-        for name in texts:
+        for name in set(texts) - set(everything):
             parse_value(everything, name, texts[name], "these notebooks")
         known = {path: found for path, found in known.items() if set(texts) <= set(found)}
         if not known:
@@ -97,8 +93,7 @@ def plan(wanted: tuple[str, ...], given: tuple[tuple[str, str], ...], out: Path 
         changed = parameters.changed_values(path.stem, found, values) or injected
         folder = out or (parameters.run_folder(path.stem, changed) if changed else None)
         jobs.append(Job(path, injected, folder, not changed, path.stem))
-    folders = {folder for job in jobs for folder in (job.notebook.parent, job.figures, job.failed.parent)}
-    for folder in sorted(folders):
+    for folder in {folder for job in jobs for folder in (job.notebook.parent, job.figures, job.failed.parent)}:
         check_writable(folder)
     return jobs
 
@@ -290,13 +285,10 @@ def _offer_own_kernel(folder: Path) -> None:
 def _put_into_place(job: Job, notebook: Path, figures: Path, better: bool) -> list[str]:
     if not notebook.is_file():
         return []
-    over_committed = better and job.folder is None
-    tidy(notebook, before=job.source if over_committed else None)
+    tidy(notebook, before=job.source if job.folder is None else None)
     if not better:
         os.replace(notebook, job.failed)
         return [f"kept: {_known_as(job.failed)}"]
-    if over_committed:
-        leave_out_unchanged(figures, job.figures)
     for file in sorted(figures.iterdir()):
         os.replace(file, job.figures / file.name)
     os.replace(notebook, job.notebook)

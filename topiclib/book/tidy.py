@@ -1,4 +1,4 @@
-"""A notebook that ran, and its figures, as they were before wherever a reader sees no difference."""
+"""A notebook that ran, as it was before wherever a reader sees no difference."""
 
 import base64
 from pathlib import Path
@@ -49,14 +49,3 @@ def joined(outputs: list) -> list:
         else:
             whole.append(output)
     return whole
-
-
-def leave_out_unchanged(figures: Path, committed: Path) -> None:
-    """Remove from `figures` each PNG that looks as the committed one of its name does, and its PDF."""
-    for new in figures.glob("*.png"):
-        files = [file for file in (new, new.with_suffix(".pdf")) if file.is_file()]
-        old = committed / new.name
-        there = all((committed / file.name).is_file() for file in files)
-        if there and looks_same(new.read_bytes(), old.read_bytes()):
-            for file in files:
-                file.unlink()
