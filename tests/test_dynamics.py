@@ -96,7 +96,7 @@ def test_reduced_flow_for_dirichlet_topics(topics, alpha, loss, rule):
 
 def test_records():
     start = np.zeros((3, 6))
-    flow = reduced_flow(TopicModel(3, 2), PAPER, FixedTopics(2), start, learning_rate=1.0, steps=25, record_every=10)
+    flow = reduced_flow(TopicModel(3, 2), PAPER, FixedTopics(2), start, learning_rate=1.0, steps=25)
     np.testing.assert_array_equal(flow.steps, [0, 10, 20, 25])
     assert flow.loss.shape == (4,) and flow.numbers.shape == (4, 3, 6) and set(flow.norms) == {"W_V", "W_K", "W_Q"}
     assert flow.loss[0] == pytest.approx(1) and (np.diff(flow.loss) < 0).all()
@@ -217,7 +217,7 @@ def test_small_functions():
     steps, values = np.arange(0, 50, 10), np.array([1.0, 0.8, 1.4, 5.0, 11.0])
     assert rise_step(steps, values) == pytest.approx(20 + 10 * 0.6 / 3.6)
     assert rise_step(steps, values, 0.7) == pytest.approx(30 + 10 * 3 / 6)
-    assert np.isnan(rise_step(steps, values[::-1]))
+    assert np.isnan(rise_step(steps, values[::-1])) and np.isnan(rise_step(steps, np.ones(5)))
 
 
 # Errors
@@ -247,7 +247,7 @@ def test_other_errors():
     for shape in ((6,), (2, 6), (3, 7)):
         with pytest.raises(ValueError, match=r"start of shape .* six numbers a matrix, \(3, 6\)"):
             reduced_flow(SMALL, PAPER, TWO, np.zeros(shape), **FLOW)
-    with pytest.raises(FloatingPointError, match=r"the loss is .* try a smaller learning rate"):
+    with pytest.raises(FloatingPointError, match=r"the loss is [0-9.]+e[+].* try a smaller learning rate"):
         reduced_flow(SMALL, PAPER, TWO, np.ones((3, 6)), learning_rate=1e3, steps=100)
     for tau, message in ((1, "tau = 1 is not allowed"), (3, "tau = 3 is not allowed with T = 3")):
         with pytest.raises(ValueError, match=message):

@@ -337,6 +337,8 @@ def test_no_key_left_and_no_minimum():
         minimise_stage2(SMALL, [1, 2], PAPER)
     with pytest.raises(ValueError, match="no minimum"):  # predictions of .01 at most: never enough attention
         minimise_stage2(SMALL, 2, KEPT, (0, 0.01, 0, 0), "unchosen")
+    with pytest.raises(ValueError, match="p_m = 1 is not allowed with unchosen keys"):
+        stage2_loss(1, 1, SMALL, 2, Masking(1, 0.3, 0.2), "block", "unchosen")
 
 
 def test_no_minimum_in_a_valley_that_never_ends():
@@ -344,11 +346,6 @@ def test_no_minimum_in_a_valley_that_never_ends():
     value = (-0.02616, 1.37307, -0.09614, 0.00688)
     with pytest.raises(ValueError, match="no minimum"):
         minimise_stage2(TopicModel(3, 10), 3, HEAVY, value)
-
-
-def test_no_position_left_to_attend_to():
-    with pytest.raises(ValueError, match="p_m = 1 is not allowed with unchosen keys"):
-        stage2_loss(1, 1, TopicModel(3, 2), 2, Masking(1, 0.3, 0.2), "block", "unchosen")
 
 
 @pytest.mark.parametrize("rule", ["excluded", "unchosen"])
