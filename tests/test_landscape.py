@@ -4,13 +4,14 @@ import tracemalloc
 from fractions import Fraction
 from functools import partial
 from inspect import signature
-from itertools import combinations, product
+from itertools import product
 from math import lcm
 from timeit import repeat
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize, minimize_scalar
+from truth import key_frequencies, label_and_shown, topic_sets
 
 from topiclib.data import Masking, TopicModel
 from topiclib.landscape import bayes_loss, minimise_stage2, stage2_loss
@@ -53,21 +54,10 @@ def value_matrix(value, topics, masking):
     return W
 
 
-def label_and_shown(topics, document, masking):
-    """P(label, word shown) at a chosen position of a document of these topics, (V+1, V+1), [MASK] = 0."""
-    P_w = np.isin(topic(np.arange(topics.V + 1), topics.v), document) / (len(document) * topics.v)
-    joint = masking.p_c * np.diag(P_w)
-    joint[:, 1:] += P_w[:, None] * masking.p_r / topics.V
-    joint[:, 0] += P_w * (1 - masking.p_c - masking.p_r)
-    return joint
-
-
-def expected_loss(W, alpha, beta, topics, document, masking, rule):
+def expected_loss(W, alpha, beta, topics, theta, masking, rule):
     """The loss of infinite documents with these topics, summed over labels and words shown; NaN without a key."""
-    joint, tokens = label_and_shown(topics, document, masking), np.arange(topics.V + 1)
-    keys = (1 - masking.p_m) * joint.sum(1) + (rule != "unchosen") * masking.p_m * joint.sum(0)
-    if rule == "excluded":
-        keys[0] = 0
+    (joint,), (keys,) = label_and_shown(theta, topics.v, masking), key_frequencies(theta, topics.v, masking, rule)
+    tokens = np.arange(topics.V + 1)
     joint, shown = joint[:, joint.sum(0) > 0], tokens[joint.sum(0) > 0]
     A = keys[:, None] * by_relation(tokens, shown, topics.v, beta, alpha, 1.0)
     if not A.sum(0).all():
@@ -134,8 +124,8 @@ def settings(number):
 @rates
 def test_loss_is_the_expectation_over_all_topic_sets(rule, value, masking):
     for (topics, tau), (alpha, beta) in product(DOCUMENTS, WEIGHTS):
-        W, sets = value_matrix(value, topics, masking), combinations(range(1, topics.T + 1), tau)
-        expected = np.mean([expected_loss(W, alpha, beta, topics, d, masking, rule) for d in sets])
+        W, sets = value_matrix(value, topics, masking), topic_sets(topics.T, tau)
+        expected = np.mean([expected_loss(W, alpha, beta, topics, theta[None], masking, rule) for theta in sets])
         if np.isnan(expected):
             with pytest.raises(ValueError, match="alpha = beta = 0 is not allowed here"):
                 stage2_loss(alpha, beta, topics, tau, masking, value, rule)
@@ -281,7 +271,7 @@ def test_limit_of_many_topics_a_share_rho_of_them_in_a_document(masking, rho):
 @rates
 def test_bayes_loss_is_that_of_the_posterior(masking):
     for topics, tau in DOCUMENTS:
-        joint = label_and_shown(topics, range(1, tau + 1), masking)
+        (joint,) = label_and_shown(topic_sets(topics.T, tau)[:1], topics.v, masking)
         joint = joint[:, joint.sum(0) > 0]
         assert bayes_loss(topics, tau, masking) == pytest.approx(1 - (joint**2 / joint.sum(0)).sum(), abs=1e-12)
     assert bayes_loss(TopicModel(9, 1), 1, masking) == pytest.approx(0, abs=1e-15)
@@ -347,6 +337,8 @@ def test_no_key_left_and_no_minimum():
         minimise_stage2(SMALL, [1, 2], PAPER)
     with pytest.raises(ValueError, match="no minimum"):  # predictions of .01 at most: never enough attention
         minimise_stage2(SMALL, 2, KEPT, (0, 0.01, 0, 0), "unchosen")
+    with pytest.raises(ValueError, match="p_m = 1 is not allowed with unchosen keys"):
+        stage2_loss(1, 1, SMALL, 2, Masking(1, 0.3, 0.2), "block", "unchosen")
 
 
 def test_no_minimum_in_a_valley_that_never_ends():
@@ -354,11 +346,6 @@ def test_no_minimum_in_a_valley_that_never_ends():
     value = (-0.02616, 1.37307, -0.09614, 0.00688)
     with pytest.raises(ValueError, match="no minimum"):
         minimise_stage2(TopicModel(3, 10), 3, HEAVY, value)
-
-
-def test_no_position_left_to_attend_to():
-    with pytest.raises(ValueError, match="p_m = 1 is not allowed with unchosen keys"):
-        stage2_loss(1, 1, TopicModel(3, 2), 2, Masking(1, 0.3, 0.2), "block", "unchosen")
 
 
 @pytest.mark.parametrize("rule", ["excluded", "unchosen"])

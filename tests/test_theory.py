@@ -7,6 +7,7 @@ from math import ceil, prod, sqrt
 
 import numpy as np
 import pytest
+from truth import close, key_frequencies, projectors, topic_sets, word_frequencies
 
 from topiclib.data import DirichletTopics, FixedTopics, Masking, TopicModel
 from topiclib.theory import (
@@ -14,6 +15,7 @@ from topiclib.theory import (
     corpus_loss,
     corpus_moments,
     corpus_optimum,
+    corpus_optimum_with_bias,
     diagonal_optimum,
     mode_moments,
     ridge_optimum,
@@ -62,12 +64,8 @@ def topic(word, v):
 
 def words_given_topics(topics, masking):
     """Matrices B, M with P_w = B theta and p = M theta: word frequencies before and after masking, infinite length."""
-    B = np.array([[float(i > 0 and topic(i, topics.v) == t) for t in range(topics.T)] for i in range(topics.V + 1)])
-    B /= topics.v
-    kept, replaced = 1 - masking.p_m + masking.p_m * masking.p_c, masking.p_m * masking.p_r
-    M = kept * B + replaced / topics.V
-    M[0] = 1 - kept - replaced
-    return B, M
+    each = np.eye(topics.T)
+    return word_frequencies(each, topics.v).T, key_frequencies(each, topics.v, masking, "attended").T
 
 
 def infinite_moments(topics, masking, mixture):
@@ -76,11 +74,9 @@ def infinite_moments(topics, masking, mixture):
     return M @ S @ M.T, B @ S @ M.T
 
 
-def topic_sets(topics, masking, tau):
+def sets_of(topics, masking, tau):
     """(p, P_w) of every set of tau topics, one row each."""
-    B, M = words_given_topics(topics, masking)
-    theta = np.array([[(t in s) / tau for t in range(topics.T)] for s in combinations(range(topics.T), tau)])
-    return theta @ M.T, theta @ B.T
+    return [topic_sets(topics.T, tau) @ matrix.T for matrix in words_given_topics(topics, masking)[::-1]]
 
 
 @cache
@@ -126,10 +122,6 @@ def dense_optimum(PP, XP, decay):
 def null_space(A, tol=1e-10):
     _, singular, Vt = np.linalg.svd(A)
     return Vt[int((singular > tol * singular[0]).sum()) :].T
-
-
-def close(x, y, tol):
-    np.testing.assert_allclose(x, y, rtol=0, atol=tol)
 
 
 # Infinite documents: Theorems 2 and 4, Definition 2, ridge
@@ -184,7 +176,7 @@ def test_theorem4_every_member_attains_the_minimum(topics, masking):
     member = W.copy()
     member[:, 1:] += spread.reshape(V + 1, V)
     for tau in range(1, T):
-        p, P = topic_sets(topics, masking, tau)
+        p, P = sets_of(topics, masking, tau)
         for candidate in (W, member, diagonal_optimum(topics, masking), stage1_optimum(topics, masking)):
             close(p @ candidate.T, P, 1e-12)  # loss 0: no smaller one exists
         for i, j in product(range(V + 1), repeat=2):  # 1% off in any entry is no minimiser
@@ -205,11 +197,11 @@ def test_theorem4_is_complete(topics, masking):
         row[1 + t * v], row[1 + t * v + k] = 1, -1
     free = np.vstack([within, u_direction])
     for tau in range(1, T):
-        p, _ = topic_sets(topics, masking, tau)
+        p, _ = sets_of(topics, masking, tau)
         close(p @ free.T, 0, 1e-12)
         assert null_space(p).shape[1] == np.linalg.matrix_rank(free) == V + 1 - T
         assert null_space(infinite_moments(topics, masking, FixedTopics(tau))[0], 1e-12).shape[1] == V + 1 - T
-    assert null_space(topic_sets(topics, masking, T)[0]).shape[1] == V  # tau = T: one document, hence excluded
+    assert null_space(sets_of(topics, masking, T)[0]).shape[1] == V  # tau = T: one document, hence excluded
 
     u = np.random.default_rng(2).normal(size=V + 1)
     zero = np.zeros(V + 1)
@@ -242,7 +234,7 @@ def test_theorem1_embedding(topics, masking):
     eigenvalues = np.linalg.eigvalsh(E)
     assert (E == E.T).all() and eigenvalues[0] > -1e-12 and (eigenvalues > 1e-9).sum() == T
     for tau in range(1, T):
-        p, P = topic_sets(topics, masking, tau)
+        p, P = sets_of(topics, masking, tau)
         close(p @ E + bias, P, 1e-12)
         assert np.linalg.matrix_rank(P - bias, tol=1e-9) == T  # so every solution has rank T at least
         if masking.p_r > 0:
@@ -267,17 +259,8 @@ def test_theorem1_embedding(topics, masking):
 # Finite documents
 
 
-FINITE = [
-    (2, 2, 1),
-    (2, 2, 2),
-    (2, 2, 3),
-    (2, 2, (1, 3)),
-    (3, 1, 3),
-    (3, 1, (2, 3)),
-    (2, 1, 4),
-    (2, 1, (1, 4)),
-    (3, 2, 2),
-]
+FINITE = [*((2, 2, length) for length in (1, 2, 3, (1, 3))), (3, 1, 3), (3, 1, (2, 3)), (3, 2, 2)]
+FINITE += [(2, 1, 4), (2, 1, (1, 4))]
 
 
 @pytest.mark.parametrize(("T", "v", "length"), FINITE)
@@ -296,13 +279,11 @@ def test_finite_documents(T, v, length, masking):
         moments = mode_moments(topics, masking, mixture, length)
         close(moments.m_0, PP[0].sum(), 1e-13)
         close(moments.m_00, PP[0, 0], 1e-13)
-        words = np.eye(V)
-        same = np.kron(np.eye(T), np.full((v, v), 1 / v))
-        contrasts, within = same - 1 / V, words - same
-        close(contrasts @ PP[1:, 1:] @ contrasts, moments.X_B * contrasts, 1e-13)
-        close(contrasts @ XP[1:, 1:] @ contrasts, moments.Y_B * contrasts, 1e-13)
-        close(within @ PP[1:, 1:], moments.X_C * within, 1e-13)
-        close(within @ XP[1:, 1:], moments.Y_C * within, 1e-13)
+        contrasts, within = projectors(T, v)
+        close(contrasts @ PP @ contrasts, moments.X_B * contrasts, 1e-13)
+        close(contrasts @ XP @ contrasts, moments.Y_B * contrasts, 1e-13)
+        close(within @ PP, moments.X_C * within, 1e-13)
+        close(within @ XP, moments.Y_C * within, 1e-13)
 
 
 @pytest.mark.parametrize("topics", [TopicModel(2, 1), TopicModel(3, 2)], ids=str)
@@ -364,6 +345,10 @@ def test_corpus(documents, masking):
         best = np.linalg.lstsq(rows, target, rcond=1e-8)[0].T
         optimum = corpus_optimum(moments, decay)
         close(optimum, best, 1e-10)
+        W_b, b = corpus_optimum_with_bias(moments, decay)
+        ones = np.append(np.sqrt(weight), np.zeros(V + 1))[:, None]  # the bias is not penalised
+        *best, best_b = np.linalg.lstsq(np.hstack([rows, ones]), target, rcond=1e-8)[0]
+        close(p @ W_b.T + b, p @ best + best_b, 1e-9)
         penalised = [corpus_loss(moments, U) + decay * np.sum(U**2) for U in (optimum, optimum + 0.01 * W)]
         assert penalised[0] < penalised[1]
 
@@ -377,12 +362,11 @@ def test_corpus_of_all_documents_is_the_population(T, v, tau, lengths):
         documents += list(product(words, repeat=N)) * len(words) ** (max(lengths) - N)
     corpus = corpus_moments(counts_of(documents, V), HEAVY)
     moments = mode_moments(topics, HEAVY, FixedTopics(tau), (min(lengths), max(lengths)))
-    same = np.kron(np.eye(T), np.full((v, v), 1 / v))
-    PP = moments.X_B * (same - 1 / V) + moments.X_C * (np.eye(V) - same)
-    PP += (1 - 2 * moments.m_0 + moments.m_00) / V / V
-    XP = moments.Y_B * (same - 1 / V) + moments.Y_C * (np.eye(V) - same) + (1 - moments.m_0) / V / V
-    close(corpus.PP[1:, 1:], PP, 1e-13)
-    close(corpus.XP[1:, 1:], XP, 1e-13)
+    contrasts, within = projectors(T, v)
+    PP = moments.X_B * contrasts + moments.X_C * within + (1 - 2 * moments.m_0 + moments.m_00) / V / V
+    XP = moments.Y_B * contrasts + moments.Y_C * within + (1 - moments.m_0) / V / V
+    close(corpus.PP[1:, 1:], PP[1:, 1:], 1e-13)
+    close(corpus.XP[1:, 1:], XP[1:, 1:], 1e-13)
     close(corpus.PP[0], [moments.m_00, *[(moments.m_0 - moments.m_00) / V] * V], 1e-13)
     close(corpus.XP[1:, 0], moments.m_0 / V, 1e-13)
     assert not corpus.XP[0].any()
@@ -427,35 +411,40 @@ def test_intervals_in_numbers():
 # Errors
 
 
-NOTHING = Masking(0.999, 0.0, 0.1)
 HIDDEN = Masking(1.0, 0.0, 0.1)
 SMALL = TopicModel(3, 2)
 
 
-@pytest.mark.parametrize("call", [constants, stage1_optimum, diagonal_optimum, theorem1_embedding])
+def ridge(topics, masking, mixture=None, length=None):
+    return ridge_optimum(topics, masking, mixture or FixedTopics(1), 0.1, length)
+
+
+@pytest.mark.parametrize("call", [constants, stage1_optimum, diagonal_optimum, theorem1_embedding, ridge])
 def test_nothing_to_learn_from(call):
     with pytest.raises(ValueError, match=r"p_m = 1 with p_c = 0 is not allowed"):
         call(SMALL, HIDDEN)
     with pytest.raises(ValueError, match=r"T = 1 is not allowed: at least 2 topics"):
         call(TopicModel(1, 4), PAPER)
-    assert np.isfinite(call(SMALL, NOTHING)).all()
+    assert np.isfinite(call(SMALL, Masking(0.999, 0.0, 0.1))).all()
 
 
-@pytest.mark.parametrize("mixture", [FixedTopics(1), DirichletTopics(0.1)], ids=str)
-@pytest.mark.parametrize("length", [None, 5])
-def test_no_population_to_learn_from(mixture, length):
-    with pytest.raises(ValueError, match=r"p_m = 1 with p_c = 0 is not allowed"):
-        ridge_optimum(SMALL, HIDDEN, mixture, 0.1, length)
-    with pytest.raises(ValueError, match=r"T = 1 is not allowed: at least 2 topics"):
-        ridge_optimum(TopicModel(1, 4), PAPER, mixture, 0.1, length)
-
-
-@pytest.mark.parametrize("tau", [3, 4])
-@pytest.mark.parametrize("length", [None, 5])
-def test_documents_that_are_all_alike(tau, length):
-    for call in (mode_moments, lambda *args: ridge_optimum(*args[:3], 0.1, args[3])):
-        with pytest.raises(ValueError, match=rf"tau = {tau} is not allowed with T = 3"):
-            call(SMALL, PAPER, FixedTopics(tau), length)
+@pytest.mark.parametrize("call", [mode_moments, ridge])
+@pytest.mark.parametrize(
+    ("mixture", "length", "message"),
+    [
+        *(
+            (FixedTopics(tau), length, f"tau = {tau} is not allowed with T = 3")
+            for tau in (3, 4)
+            for length in (None, 5)
+        ),
+        (FixedTopics(1), 0, "length = 0 is not allowed: a whole number, at least 1"),
+        (FixedTopics(1), (5, 3), r"length = \(5, 3\) is not allowed: the shortest length comes first"),
+    ],
+    ids=str,
+)
+def test_impossible_populations(call, mixture, length, message):
+    with pytest.raises(ValueError, match=message):
+        call(SMALL, PAPER, mixture, length)
 
 
 @pytest.mark.parametrize("decay", [-1e-9, -1, float("nan"), float("inf")])
@@ -470,21 +459,6 @@ def test_impossible_weight_decay(decay):
 def test_wrong_shape_of_u(shape):
     with pytest.raises(ValueError, match=r"u of shape .* is not allowed: one number per token, \(7,\)"):
         stage1_family(SMALL, PAPER, np.zeros(shape))
-
-
-@pytest.mark.parametrize(
-    ("length", "message"),
-    [
-        (0, "length = 0 is not allowed: a whole number, at least 1"),
-        (2.5, r"length = 2\.5 is not allowed: a whole number, at least 1"),
-        ((0, 4), "length = 0 is not allowed: a whole number, at least 1"),
-        ((5, 3), r"length = \(5, 3\) is not allowed: the shortest length comes first"),
-    ],
-)
-def test_impossible_length(length, message):
-    for call in (mode_moments, lambda *args: ridge_optimum(*args[:3], 0.1, args[3])):
-        with pytest.raises(ValueError, match=message):
-            call(SMALL, PAPER, FixedTopics(1), length)
 
 
 @pytest.mark.parametrize(

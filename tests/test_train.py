@@ -77,15 +77,6 @@ def test_defaults(documents):
     tl.train(models[0], documents[:3], MASKING, epochs=1, batch_size=1, record_every=1)  # the least that is allowed
 
 
-def test_weight_decay_is_not_a_detached_norm(documents):
-    norms = []
-    for weight_decay in (0.0, 0.01, 0.1):
-        model = tl.TopicTransformer(TOPICS)
-        tl.train(model, documents, MASKING, learning_rate=2.0, weight_decay=weight_decay, epochs=5)
-        norms.append(np.linalg.norm(model.numpy("W_V")))
-    assert norms[0] > 1.1 * norms[1] > 2 * norms[2], norms
-
-
 def test_training_reaches_the_exact_optimum(documents):
     moments = tl.corpus_moments(documents.counts, MASKING)
     wanted = tl.corpus_optimum(moments, 1e-2)
