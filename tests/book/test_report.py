@@ -58,7 +58,7 @@ def test_what_is_written(project):
     headline = f"* **Figure 2** Blocks | appear *holds* {link.replace('{0}', '1')}, {figures}"
     slip = f"* **Theorem 3** The bound is smaller. {link.replace('{0}', '2')}"
     assert readme == README.replace("\nold\n", f"\n{headline}\n").replace("slips -->\n<", f"slips -->\n{slip}\n<")
-    assert "3 statements on 6 checks: 2 holds, 1 does not hold." in everything
+    assert "3 statements, 6 checks: 2 holds, 1 does not hold." in everything
     assert r"**Figure 2 · Blocks \| appear** *holds*" in everything
     assert "| the first | 2.00 | > 1 |" in everything and "| control: another | 0.100 | 0.100 ± 0.01 |" in everything
     assert "Instead: The bound is smaller." in everything
@@ -67,15 +67,18 @@ def test_what_is_written(project):
 
 
 def test_a_statement_is_found_by_its_whole_sentence(project):
-    assert [(one.cell, one.count) for one in report.read()["03_example"]] == [("c1", 1), ("c2", 2), ("c3", 3)]
+    assert [(one["cell"], one["count"]) for one in report.read()] == [("c1", 1), ("c2", 2), ("c3", 3)]
 
 
 @pytest.mark.parametrize(
     "break_it, said",
     [
-        (lambda root: (root / "figures" / "fig02_value.png").unlink(), r"^figures/fig02_value\.png is missing: run"),
-        (lambda root: change(root, lambda s: s[0].update(as_expected=False)), "^not as expected: 03 Figure 2 · Blocks"),
-        (lambda root: change(root, lambda s: s[0].update(says="Else")), "^no cell prints it: 03 Figure 2 · Else: run"),
+        (
+            lambda root: (root / "figures" / "fig02_value.png").unlink(),
+            r"^fig02_value\.png is missing: Figure 2",
+        ),
+        (lambda root: change(root, lambda s: s[0].update(as_expected=False)), "^not as expected: Figure 2 · Blocks"),
+        (lambda root: change(root, lambda s: s[0].update(says="Else")), "^no cell prints it: Figure 2 · Else: run"),
     ],
 )
 def test_what_is_wrong_is_said(project, break_it, said):

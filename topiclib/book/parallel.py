@@ -8,75 +8,101 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
+from typing import NamedTuple
 
 import torch
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PATIENCE = 30  # seconds for an interrupted process to tidy up
+
+
+class Done(NamedTuple):
+    """Call number `index` has ended: with its result, or with an error."""
+
+    index: int
+    result: object
+    error: Exception | None
+
+
+def each_done(function: Callable, arguments: Sequence[tuple], number: int) -> Iterator[Done]:
+    """function(*a) for each of the arguments, `number` at a time, each in a process of its own; yielded as they end.
+
+    Forked on Linux: a process inherits what it needs, and only its result is pickled. A killed one is a RuntimeError.
+    Processes that the caller no longer waits for are interrupted, as by Ctrl-C, and killed if that does not end them.
+    """
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    waiting, running = list(enumerate(arguments)), {}
+    try:
+        while running or waiting:
+            while waiting and len(running) < number:
+                index, a = waiting.pop(0)
+                ours, theirs = context.Pipe(duplex=False)
+                process = context.Process(target=_call, args=(theirs, function, a))
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the process has handlers of its own
+                with warnings.catch_warnings():
+                    # A Jupyter kernel has threads of its own; what runs here takes no lock that one of them holds.
+                    warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
+                    process.start()
+                running[ours] = index, process
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                theirs.close()  # the pipe ends when the process does
+            for connection in wait(running):
+                index, process = running[connection]
+                try:
+                    result, error = pickle.loads(connection.recv_bytes())
+                except EOFError:
+                    process.join()
+                    code = process.exitcode
+                    result, error = None, RuntimeError(f"its process was ended from outside (exit code {code})")
+                process.join()
+                del running[connection]
+                yield Done(index, result, error)
+    finally:
+        for _, process in running.values():
+            os.kill(process.pid, signal.SIGINT)
+        for _, process in running.values():
+            process.join(PATIENCE)
+            process.kill()
 
 
 def in_parallel(function: Callable, arguments: Sequence[tuple]) -> list:
     """[function(*a) for a in arguments], two at a time: independent training runs, one for each of two cores.
 
-    On Linux in forked processes, which inherit what they need; elsewhere, or on one core, one after the other. Each run
-    must draw from random numbers of its own; the results are then the same. What a run raises is raised here, and
-    RuntimeError if its process is killed.
+    On Linux; elsewhere, or on one core, one after the other. Each run must draw from random numbers of its own; the
+    results are then the same. What a run raises is raised here, and RuntimeError if its process is killed.
     """
     if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2 or len(arguments) < 2:
         return [function(*a) for a in arguments]
     torch.optim.SGD([torch.zeros(1)])  # makes torch import what optimizers need: once here, not in each process
-    results, running, waiting = [None] * len(arguments), {}, list(enumerate(arguments))
-    try:
-        while running or waiting:
-            while waiting and len(running) < 2:
-                i, a = waiting.pop(0)
-                connection, process = start(_send_result, function, a)
-                running[connection] = i, process
-            for connection in wait(running):
-                i, process = running[connection]
-                try:
-                    fine, results[i] = pickle.loads(connection.recv_bytes())
-                except EOFError:
-                    process.join()
-                    raise RuntimeError(f"a parallel run was killed (exit code {process.exitcode})") from None
-                if not fine:
-                    raise results[i]
-                process.join()
-                del running[connection]
-    finally:
-        for _, process in running.values():
-            process.kill()
-            process.join()
+    results = [None] * len(arguments)
+    for done in each_done(function, arguments, 2):
+        if done.error:
+            raise done.error
+        results[done.index] = done.result
     return results
 
 
-def _send_result(connection: Connection, function: Callable, arguments: tuple) -> None:
-    die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted kernel ends this process itself
+def _call(connection: Connection, function: Callable, arguments: tuple) -> None:
+    os.setsid()  # Ctrl-C in a terminal reaches the parent only, which passes it on once
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        content = pickle.dumps((True, function(*arguments)))  # by value: tensors would be shared through open files
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        _die_with_parent()
+        content = pickle.dumps((function(*arguments), None))  # by value: tensors would be shared through open files
+    except KeyboardInterrupt:
+        return
     except Exception as error:
         error.add_note(traceback.format_exc())  # a traceback itself does not travel
-        content = pickle.dumps((False, error))
+        content = pickle.dumps((None, error))
     connection.send_bytes(content)
 
 
-def start(function: Callable, *arguments) -> tuple[Connection, multiprocessing.Process]:
-    """Start function(connection, *arguments) in another process; our end of the pipe to it, and the process."""
-    # A forked process has imported all it needs, and needs nothing pickled; on macOS it would not survive.
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=function, args=(theirs, *arguments))
-    with warnings.catch_warnings():
-        # A Jupyter kernel has threads of its own; what runs here takes no locks that one of them could hold.
-        warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
-        process.start()
-    theirs.close()  # the pipe ends when the other process does
-    return ours, process
-
-
-def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Have Linux send this process the signal `number` when the one that started it is gone; elsewhere nothing."""
+def _die_with_parent() -> None:
+    # As if by Ctrl-C, so that what this process has begun, such as a kernel, is ended, too. Linux only.
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(1, signal.SIGINT)  # PR_SET_PDEATHSIG
         if os.getppid() != multiprocessing.parent_process().pid:  # gone already
-            os.kill(os.getpid(), number)
+            raise KeyboardInterrupt

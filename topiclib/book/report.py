@@ -7,27 +7,16 @@ Nothing is said here that a notebook has not said: sentences, verdicts and numbe
 import json
 import os
 import re
+from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
 from .parameters import ROOT, write_whole
 
-PLACES = ("headlines", "slips")  # of the README that are written here, between <!-- NAME --> and <!-- /NAME -->
-
-
-class Told(NamedTuple):
-    """A statement as a notebook recorded it, and the cell that printed it: its id and its execution count."""
-
-    notebook: str
-    statement: dict
-    cell: str
-    count: int
-
 
 def write() -> list[str]:
-    """Write figures/statements.md and the README's places; return what is wrong, a line each."""
+    """Write figures/statements.md and the README's lists; return what is wrong, a line each."""
     texts, wrong = _render()
     for path, text in texts.items():
         write_whole(path, text.encode())
@@ -41,91 +30,85 @@ def check() -> list[str]:
     return wrong + [f"{path.relative_to(ROOT)} is out of date: run python -m topiclib report" for path in stale]
 
 
-def read() -> dict[str, list[Told]]:
-    """The statements of every notebook, in order. ClickException, one line, for a record that is missing or unread."""
-    told = {}
+def read() -> list[dict]:
+    """The statements of all notebooks, in order, each with its "notebook" and the "cell" and "count" that printed it.
+
+    ClickException, one line, for a record or a notebook that is missing or cannot be read.
+    """
+    told = []
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        name, record = notebook.stem, ROOT / "figures" / f"statements_{notebook.stem[:2]}.json"
-        path = record
+        path = ROOT / "figures" / f"statements_{notebook.stem[:2]}.json"
         try:
-            statements = json.loads(record.read_text("utf-8"))["statements"]
+            statements = json.loads(path.read_text("utf-8"))["statements"]
             path = notebook
-            cells = [cell for cell in json.loads(notebook.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
-            told[name] = [Told(name, one, *_cell(cells, one)) for one in statements]
+            cells = [cell for cell in json.loads(path.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
+            told += [one | {"notebook": notebook.stem} | _cell(cells, one) for one in statements]
         except (OSError, ValueError, KeyError, TypeError) as error:
             what = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read"
-            again = f"restore it with git checkout, or run python -m topiclib run {name[:2]}"
+            again = f"restore it with git checkout, or run python -m topiclib run {notebook.stem[:2]}"
             raise click.ClickException(f"{path.relative_to(ROOT)} {what}: {again}") from None
     return told
 
 
-def _cell(cells: list[dict], statement: dict) -> tuple[str, int]:
-    sentence = " ".join(_sentence(statement).split())
+def _cell(cells: list[dict], statement: dict) -> dict:
+    sentence = " ".join(f"{statement['paper']} · {statement['says']} [".split())
     for cell in cells:
-        printed = " ".join("".join("".join(output.get("text", "")) for output in cell["outputs"]).split())
-        if f"{sentence} [" in printed:
-            return cell["id"], cell["execution_count"]
-    return "", 0
+        if sentence in " ".join("".join("".join(output.get("text", "")) for output in cell["outputs"]).split()):
+            return {"cell": cell["id"], "count": cell["execution_count"]}
+    return {"cell": "", "count": 0}
 
 
 def _render() -> tuple[dict[Path, str], list[str]]:
     """The text that each file should have, and what is wrong, a line each."""
-    told, readme = read(), ROOT / "README.md"
-    everything = [one for statements in told.values() for one in statements]
-    wrong = []
-    for one in everything:
-        where = f"{one.notebook[:2]} {_sentence(one.statement)}"
-        wrong += [] if one.statement["as_expected"] else [f"not as expected: {where}"]
-        wrong += [] if one.cell else [f"no cell prints it: {where}: run python -m topiclib run {one.notebook[:2]}"]
-        missing = [name for name in one.statement["figures"] if not _picture(name).is_file()]
-        again = f"run python -m topiclib run {one.notebook[:2]}"
-        wrong += [f"figures/{_picture(name).name} is missing: {again}" for name in missing]
+    told, wrong = read(), []
+    for one in told:
+        where = f"{one['paper']} · {one['says']}: run python -m topiclib run {one['notebook'][:2]}"
+        wrong += [] if one["as_expected"] else [f"not as expected: {where}"]
+        wrong += [] if one["cell"] else [f"no cell prints it: {where}"]
+        wrong += [f"{path.name} is missing: {where}" for path in map(_picture, one["figures"]) if not path.is_file()]
     lists = {
-        "headlines": [_headline(one) for one in everything if one.statement["headline"]],
-        "slips": [_slip(one) for one in everything if one.statement["instead"]],
+        "headlines": [
+            f"**{x['paper']}** {x['says']} *{x['verdict']}* {_links(x, ROOT)}" for x in told if x["headline"]
+        ],
+        "slips": [f"**{x['paper']}** {x['instead']} {_links(x, ROOT)}" for x in told if x["instead"]],
     }
+    readme = ROOT / "README.md"
     text = readme.read_text("utf-8") if readme.is_file() else ""
-    for name in PLACES:
-        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        if text.count(begin) != 1 or text.count(end) != 1:
-            raise click.ClickException(f"README.md has no place for {name}: {begin} and {end} are wanted, once each")
-        before, rest = text.split(begin)
-        text = "\n".join([before + begin, *lists[name], end + rest.split(end)[1]])
+    for name, items in lists.items():
+        parts = re.split(f"(<!-- /?{name} -->)", text)
+        if parts[1::2] != [f"<!-- {name} -->", f"<!-- /{name} -->"]:
+            raise click.ClickException(f"README.md has no place for {name}: {parts[1::2]} is there, the two marks once")
+        parts[2] = "\n".join(["", *(f"* {item}" for item in items), ""])
+        text = "".join(parts)
     return {readme: text, ROOT / "figures" / "statements.md": _everything(told)}, wrong
 
 
-def _everything(told: dict[str, list[Told]]) -> str:
-    verdicts = [one.statement["verdict"].partition(":")[0] for statements in told.values() for one in statements]
-    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
-    checks = sum(len(one.statement["checks"]) for statements in told.values() for one in statements)
-    lines = ["# Statements", "", f"{len(verdicts)} statements on {checks} checks: {counts}. Written by the notebooks."]
-    for name, statements in told.items():
-        lines += ["", f"## [{name}](../notebooks/{name}.ipynb)"]
-        for one in statements:
-            said, verdict = _escape(_sentence(one.statement)), _escape(one.statement["verdict"])
-            lines += ["", f"**{said}** *{verdict}* {_links(one, ROOT / 'figures')}"]
-            lines += ["", f"Instead: {_escape(one.statement['instead'])}"] if one.statement["instead"] else []
-            lines += ["", "| check | measured | expected |", "|---|---|---|"]
-            for row in one.statement["checks"]:
-                title = row["name"] if row["kind"] == "check" else f"{row['kind']}: {row['name']}"
-                lines.append(f"| {_escape(title)} | {row['measured']} | {row['expected']} |")
+def _everything(told: list[dict]) -> str:
+    counts = Counter(one["verdict"].partition(":")[0] for one in told)
+    verdicts = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
+    lines = [
+        "# Statements",
+        "",
+        f"{len(told)} statements, {sum(len(one['checks']) for one in told)} checks: {verdicts}.",
+    ]
+    for one, before in zip(told, [None, *told], strict=False):
+        if before is None or one["notebook"] != before["notebook"]:
+            lines += ["", f"## [{one['notebook']}](../notebooks/{one['notebook']}.ipynb)"]
+        said = _escape(f"**{one['paper']} · {one['says']}** *{one['verdict']}*")
+        lines += ["", f"{said} {_links(one, ROOT / 'figures')}", ""]
+        lines += [f"Instead: {_escape(one['instead'])}", ""] if one["instead"] else []
+        lines += ["| check | measured | expected |", "|---|---|---|"]
+        for row in one["checks"]:
+            title = row["name"] if row["kind"] == "check" else f"{row['kind']}: {row['name']}"
+            lines.append(f"| {_escape(title)} | {row['measured']} | {row['expected']} |")
     return "\n".join(lines) + "\n"
 
 
-def _headline(one: Told) -> str:
-    return f"* **{one.statement['paper']}** {one.statement['says']} *{one.statement['verdict']}* {_links(one, ROOT)}"
-
-
-def _slip(one: Told) -> str:
-    return f"* **{one.statement['paper']}** {one.statement['instead']} {_links(one, ROOT)}"
-
-
-def _links(one: Told, folder: Path) -> str:
+def _links(one: dict, folder: Path) -> str:
     """Links to the cell and the figures of a statement, as seen from a folder."""
-    cell = os.path.relpath(ROOT / "notebooks" / f"{one.notebook}.ipynb", folder)
-    links = [f"[{one.notebook[:2]}\N{NO-BREAK SPACE}[{one.count}]]({cell}#cell-id={one.cell})"]
-    for name in one.statement["figures"]:
-        links.append(f"[{name.partition('_')[0]}]({os.path.relpath(_picture(name), folder)})")
+    cell = os.path.relpath(ROOT / "notebooks" / f"{one['notebook']}.ipynb", folder)
+    links = [f"[{one['notebook'][:2]}\N{NO-BREAK SPACE}[{one['count']}]]({cell}#cell-id={one['cell']})"]
+    links += [f"[{name.partition('_')[0]}]({os.path.relpath(_picture(name), folder)})" for name in one["figures"]]
     return ", ".join(links)
 
 
@@ -133,9 +116,5 @@ def _picture(name: str) -> Path:
     return ROOT / "figures" / (f"{name}.md" if name.startswith("tab") else f"{name}.png")
 
 
-def _sentence(statement: dict) -> str:
-    return f"{statement['paper']} · {statement['says']}"
-
-
 def _escape(text: str) -> str:
-    return re.sub(r"([|*<])", r"\\\1", text)
+    return re.sub(r"([|<])", r"\\\1", text)
