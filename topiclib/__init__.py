@@ -39,7 +39,7 @@ from .measure import (
 from .model import TopicTransformer, loss_sum, population
 from .book.parameters import check_parameters
 from .modes import critical_weight_decay, mode_rates, stage1_numbers, to_matrix, value_rate
-from .plots import COLOURS, THEORY, heat_map_rows, heat_maps, save_figure, save_table
+from .plots import COLOURS, THEORY, heat_map_rows, heat_maps
 from .theory import (
     constants,
     corpus_loss,
@@ -55,7 +55,7 @@ from .theory import (
     theorem3_interval,
     theorem5_interval,
 )
-from .train import History, evaluate, in_parallel, train
+from .train import History, evaluate, train
 
 # The matrices are small: a second thread costs more than it brings, several times more on a busy machine.
 torch.set_num_threads(1)
@@ -95,7 +95,6 @@ __all__ = [
     "flow_start",
     "heat_map_rows",
     "heat_maps",
-    "in_parallel",
     "length_range",
     "loss_sum",
     "mask_documents",
@@ -109,8 +108,6 @@ __all__ = [
     "ridge_optimum",
     "rise_step",
     "sample_documents",
-    "save_figure",
-    "save_table",
     "scramble_documents",
     "shuffle_topics",
     "stage1_family",

@@ -1,13 +1,9 @@
-"""How the figures look, and how they are saved."""
-
-import io
-from pathlib import Path
+"""How the figures look."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 
-from .book.parameters import write_whole
 from .data import TopicModel
 
 DIVERGING = sns.color_palette("vlag", as_cmap=True).resampled(31)  # odd: zero is white; few colours: small files
@@ -90,19 +86,3 @@ def heat_map_rows(rows: dict[str, dict[str, np.ndarray]], topics: TopicModel, *,
         part.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize="medium")
         heat_maps(panels, topics, axes=axes, label=label, names=names)
     return figure
-
-
-def save_figure(figure, folder: Path, name: str) -> None:
-    """Write `name`.png and `name`.pdf into `folder`, the same bytes each time; never a half-written file."""
-    for ending, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None, "Producer": None})):
-        content = io.BytesIO()
-        figure.savefig(content, format=ending, metadata=metadata)
-        figure.set_layout_engine("none")  # laid out once; the other format and the notebook keep that
-        write_whole(Path(folder) / f"{name}.{ending}", content.getvalue())
-
-
-def save_table(heading: list[str], rows: list[list[str]], folder: Path, name: str, note: str = "") -> None:
-    """Write rows of text under a heading, and a note below them, as the Markdown file `name`.md in `folder`."""
-    lines = [f"| {' | '.join(row)} |" for row in [heading, ["---"] * len(heading), *rows]]
-    lines += ["", note] if note else []
-    write_whole(Path(folder) / f"{name}.md", ("\n".join(lines) + "\n").encode())

@@ -1,12 +1,6 @@
 """One training loop: fresh masks every epoch, SGD or Adam, squared loss or cross-entropy, real L2."""
 
-import multiprocessing
-import os
-import pickle
-import sys
-import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +9,6 @@ import torch
 from . import checks
 from .data import Documents, MaskedDocuments, Masking, mask_documents
 from .model import LOSSES, TopicTransformer, batches, loss_sum
-from .processes import die_with_parent
 
 OPTIMIZERS = ("sgd", "adam")
 DECAYS = ("none", "linear")
@@ -112,33 +105,3 @@ def evaluate(model: TopicTransformer, masked: MaskedDocuments, loss: str = "squa
     with torch.no_grad():
         sums = [loss_sum(model(queries), queries.labels, loss).item() for queries in batches(masked, model, batch_size)]
     return sum(sums) / len(masked.label)
-
-
-_task: tuple[Callable, Sequence[tuple]] | None = None  # what a forked process finds to do
-
-
-def in_parallel(function: Callable, arguments: Sequence[tuple]) -> list:
-    """[function(*a) for a in arguments], two at a time: independent training runs, one for each of two cores.
-
-    On Linux in forked processes, which inherit what they need; elsewhere, or on one core, one after the other. Each run
-    must draw from random numbers of its own; the results are then the same. What a run raises is raised here.
-    """
-    global _task
-    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2 or len(arguments) < 2:
-        return [function(*a) for a in arguments]
-    _task = function, arguments
-    torch.optim.SGD([torch.zeros(1)])  # makes torch import what optimizers need: once here, not in each process
-    try:
-        fork = multiprocessing.get_context("fork")
-        with warnings.catch_warnings(), ProcessPoolExecutor(2, fork, initializer=die_with_parent) as pool:
-            # A killed kernel must not leave two processes waiting for work.
-            # A kernel has threads of its own; the runs take no locks that one of them could hold.
-            warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
-            return [pickle.loads(result) for result in pool.map(_run, range(len(arguments)))]
-    finally:
-        _task = None
-
-
-def _run(i):
-    function, arguments = _task
-    return pickle.dumps(function(*arguments[i]))  # by value: tensors would be shared through open files
