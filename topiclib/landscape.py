@@ -31,9 +31,7 @@ def stage2_loss(alpha, beta, topics: TopicModel, tau, masking: Masking, value="b
     alpha, beta = checks.numbers("alpha", alpha), checks.numbers("beta", beta)
     loss = _loss(alpha, beta, _queries(topics, tau, masking, value, mask_keys))
     if np.isnan(loss).any():
-        raise ValueError(
-            "alpha = beta = 0 is not allowed here: every key is of the query's topic, no attention is left"
-        )
+        raise ValueError("alpha = beta = 0 is not allowed here: every key is of the query's topic, no key is left")
     return loss[()]
 
 
@@ -119,9 +117,7 @@ def _queries(topics, tau, masking, value, mask_keys):
     """The three kinds of query: a word of the document's topics, any other word, [MASK]."""
     checks.choice("mask_keys", mask_keys, KEY_RULES)
     if mask_keys == "unchosen" and masking.p_m == 1:
-        raise ValueError(
-            "p_m = 1 is not allowed with unchosen keys: every position is chosen, none is left to attend to"
-        )
+        raise ValueError("p_m = 1 is not allowed with unchosen keys: every position is chosen, no key is left")
     W_i0, W_ii, W_same, W_diff = _numbers(topics, masking, value)
     tau = checks.integers("tau", tau, 1, topics.T)
     T, v, V = topics.T, topics.v, topics.V

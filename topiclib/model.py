@@ -180,9 +180,7 @@ def population(topics: TopicModel, masking: Masking, mixture: FixedTopics, mask_
     if mask_keys != "unchosen":
         keys = masking.a * P + masking.p_m * masking.p_r / topics.V
         keys[:, MASK] = masking.mu if mask_keys == "attended" else 0
-    labels = masking.p_r / topics.V * P[:, None] + masking.p_c * P[:, None] * np.eye(
-        topics.V + 1
-    )  # (sets, query, label)
+    labels = P[:, None] * (masking.p_r / topics.V + masking.p_c * np.eye(topics.V + 1))  # (sets, query, label)
     labels[:, MASK] = (1 - masking.p_c - masking.p_r) * P
     document, query = np.nonzero(labels.sum(axis=2))
     return Queries(*map(torch.from_numpy, (keys, labels[document, query] / len(sets), document, query)))
