@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .cache import cached, digest_of
+from .cache import cached
 from .corpus import Chunks
 from .encoders import Encoder, attention_weights
 
@@ -67,11 +67,11 @@ def attention_pairs(encoder: Encoder, chunks: Chunks, chosen: np.ndarray, batch:
                 article = np.full(len(query), chunks.article[i])
                 scaled = scaled.transpose(2, 0, 1).astype(np.float16)
                 parts.append((word[query], word[key], distance, article, i * chunks.ids.shape[1] + place[key], scaled))
-        return Pairs(*(np.concatenate(part) for part in zip(*parts, strict=True)))._asdict()
+        return Pairs(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
-    content = [chunks.ids[chosen], chunks.word[chosen], chunks.article[chosen]]
-    key = ("attention", digest_of(*encoder.model.state_dict().values()), encoder.model.config.num_attention_heads)
-    return Pairs(**cached((*key, digest_of(*content), torch.__version__), run))
+    weights = [weight.numpy() for weight in encoder.model.state_dict().values()]
+    text = (chunks.ids[chosen], chunks.word[chosen], chunks.article[chosen], chosen)
+    return cached(("attention", *weights, encoder.model.config.to_json_string(), *text, torch.__version__), run)
 
 
 def head_average(pairs: Pairs) -> Pairs:

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_matrix, triu
 
-from .cache import cached, digest_of
+from .cache import cached
 from .libraries import library
 
 
@@ -11,14 +11,14 @@ def fit_lda(counts: np.ndarray, n_topics: int, seed: int) -> np.ndarray:
     """p(word | topic) by scikit-learn's batch LDA, (K, V), cached. counts: (n, V)."""
     decomposition = library("sklearn.decomposition")
     options = {"max_iter": 10, "max_doc_update_iter": 5, "learning_method": "batch", "random_state": seed}
+    table = csr_matrix(counts)
 
     def fit():
-        lda = decomposition.LatentDirichletAllocation(n_topics, **options)
-        weights = lda.fit(csr_matrix(counts)).components_
-        return {"p": weights / weights.sum(axis=1, keepdims=True)}
+        weights = decomposition.LatentDirichletAllocation(n_topics, **options).fit(table).components_
+        return weights / weights.sum(axis=1, keepdims=True)
 
-    key = ("lda", digest_of(counts), n_topics, options, library("sklearn").__version__)
-    return cached(key, fit)["p"]
+    content = (table.data, table.indices, table.indptr, table.shape)
+    return cached(("lda", *content, n_topics, options, library("sklearn").__version__), fit)
 
 
 def topic_words(p: np.ndarray, threshold: float, one_topic: bool) -> np.ndarray:
