@@ -333,7 +333,7 @@ def test_impossible_arguments(name, bad):
     for call in (stage2_loss, minimise_stage2, bayes_loss):
         wanted = signature(call).parameters
         if name in wanted:
-            with pytest.raises(ValueError, match=rf"({name} = .*|an array of {name}) is not allowed"):
+            with pytest.raises(ValueError, match=rf"{name} = .* is not allowed"):
                 call(**{key: value for key, value in arguments.items() if key in wanted})
 
 
@@ -344,7 +344,7 @@ def test_no_key_left_and_no_minimum():
             assert np.isfinite(stage2_loss(weights, weights, SMALL, tau, masking, "block", rule)).all()
     with pytest.raises(ValueError, match="alpha = beta = 0 is not allowed here"):
         stage2_loss(weights, weights, SMALL, 1, PAPER, "block", "unchosen")
-    with pytest.raises(ValueError, match="an array of tau is not allowed here"):
+    with pytest.raises(ValueError, match="tau = \\[1, 2\\] is not allowed"):
         minimise_stage2(SMALL, [1, 2], PAPER)
     with pytest.raises(ValueError, match="no minimum"):  # predictions of .01 at most: never enough attention
         minimise_stage2(SMALL, 2, KEPT, (0, 0.01, 0, 0), "unchosen")

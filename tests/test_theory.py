@@ -501,7 +501,7 @@ def test_impossible_intervals():
     topics = TopicModel(10, 20)
     for interval in (theorem3_interval, theorem5_interval):
         for tau in (0, 11, -1, np.array([2, 11]), np.array([0, 2])):
-            with pytest.raises(ValueError, match=r"tau = .* is not allowed: between 1 and T = 10"):
+            with pytest.raises(ValueError, match=r"tau = .* is not allowed: a whole number, 1 to 10"):
                 interval(topics, PAPER, tau)
         with pytest.raises(ValueError, match=r"p_r = 0 is not allowed"):
             interval(topics, NO_RANDOM, 2)

@@ -10,14 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
+from . import checks
+
 MASK = 0  # id of the token [MASK]
 KEY_RULES = ("attended", "excluded", "unchosen")  # which keys get attention: all, all but [MASK], all not chosen
-
-
-def check_integer(name: str, value, minimum: int) -> None:
-    """ValueError, naming the argument, unless `value` is a whole number of at least `minimum`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
-        raise ValueError(f"{name} = {value!r} is not allowed: a whole number, at least {minimum}, is wanted")
 
 
 @dataclass(frozen=True)
@@ -28,8 +24,8 @@ class TopicModel:
     v: int = 10
 
     def __post_init__(self):
-        check_integer("T", self.T, 1)
-        check_integer("v", self.v, 1)
+        checks.integer("T", self.T)
+        checks.integer("v", self.v)
 
     @property
     def V(self) -> int:
@@ -54,7 +50,7 @@ class FixedTopics:
     tau: int = 2
 
     def __post_init__(self):
-        check_integer("tau", self.tau, 1)
+        checks.integer("tau", self.tau)
 
     def sample(self, topics: TopicModel, n: int, rng: np.random.Generator) -> np.ndarray:
         """Topic weights theta of n documents, shape (n, T)."""
@@ -79,8 +75,7 @@ class DirichletTopics:
     alpha: float = 0.1
 
     def __post_init__(self):
-        if not (self.alpha > 0 and np.isfinite(self.alpha)):
-            raise ValueError(f"alpha = {self.alpha!r} is not allowed: a number above 0 is wanted")
+        checks.positive("alpha", self.alpha)
 
     def sample(self, topics: TopicModel, n: int, rng: np.random.Generator) -> np.ndarray:
         """Topic weights theta of n documents, shape (n, T)."""
@@ -156,8 +151,8 @@ def length_range(length) -> tuple[int, int]:
     if np.ndim(length) > 0 and np.shape(length) != (2,):
         raise ValueError(f"length = {length!r} is not allowed: N, or the two ends (N_min, N_max), is wanted")
     low, high = (length, length) if np.ndim(length) == 0 else length
-    check_integer("length", low, 1)
-    check_integer("length", high, 1)
+    checks.integer("length", low)
+    checks.integer("length", high)
     if low > high:
         raise ValueError(f"length = ({low}, {high}) is not allowed: the shortest length comes first")
     return int(low), int(high)
@@ -172,7 +167,7 @@ def sample_documents(topics: TopicModel, n: int, mixture, length, rng: np.random
     Topic counts are multinomial given theta and N; the words of a topic are uniform, drawn for many documents at once.
     ValueError for an impossible n, tau or length.
     """
-    check_integer("n", n, 1)
+    checks.integer("n", n)
     low, high = length_range(length)
     lengths = rng.integers(low, high + 1, size=n)
     theta = mixture.sample(topics, n, rng)

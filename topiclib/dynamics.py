@@ -17,9 +17,9 @@ from scipy.optimize import brentq
 from scipy.special import betaincinv, gammaincinv, roots_jacobi
 from scipy.stats import qmc
 
-from .data import KEY_RULES, FixedTopics, Masking, TopicModel, check_integer, length_range
+from . import checks
+from .data import KEY_RULES, FixedTopics, Masking, TopicModel, length_range
 from .model import LOSSES
-from .theory import check_weight_decay
 
 DRAWS = 512  # topic mixtures (a Sobol sequence) behind cross-entropy with Dirichlet topics: rates within 0.5%
 DOCUMENTS = 1024  # sampled documents of each kind behind rates for finite documents: within 0.5% at 100 to 150 tokens
@@ -82,8 +82,7 @@ def to_numbers(W, topics: TopicModel) -> np.ndarray:
     ValueError for another shape.
     """
     W = np.asarray(W, dtype=float)
-    if W.shape != (topics.V + 1, topics.V + 1):
-        raise ValueError(f"a matrix of shape {W.shape} is not allowed: {(topics.V + 1,) * 2} is wanted")
+    checks.shape("a matrix", W, (topics.V + 1, topics.V + 1))
     words, diagonal = W[1:, 1:], np.trace(W[1:, 1:])
     same = np.einsum("it,ij,jt->", topics.membership[1:], words, topics.membership[1:])
     sums = [W[0, 0], W[0, 1:].sum(), W[1:, 0].sum(), diagonal, same - diagonal, words.sum() - same]
@@ -140,7 +139,7 @@ def stage1_numbers(
 
     The least-norm minimiser if there are several. Arguments and errors as for `mode_rates`.
     """
-    check_weight_decay(weight_decay)
+    checks.number("weight_decay", weight_decay)
     problems = _problems(topics, masking, mixture, loss, mask_keys, length)
     if loss == "cross-entropy" and not weight_decay > 0:
         raise ValueError("weight_decay = 0 is not allowed with cross-entropy: W_V grows without end, no optimum exists")
@@ -171,7 +170,7 @@ def value_rate(topics: TopicModel, masking: Masking, mixture, mask_keys: str = "
 
     rate = 2 kappa_B x (a^2 attended, 1 unchosen, (a / (1-mu))^2 excluded).
     """
-    _check(mask_keys=mask_keys)
+    checks.choice("mask_keys", mask_keys, KEY_RULES)
     visible = {"attended": masking.a, "unchosen": 1.0, "excluded": masking.a / (1 - masking.mu)}[mask_keys]
     return 2 * visible**2 * mixture.kappa(topics.T) / topics.v
 
@@ -259,10 +258,9 @@ def reduced_flow(
     `record_every` steps and at the end. ValueError for impossible arguments, FloatingPointError when the loss explodes.
     """
     _check_flow(learning_rate, steps, record_every)
-    check_weight_decay(weight_decay)
+    checks.number("weight_decay", weight_decay)
     start = np.array(start, dtype=float)
-    if start.shape != (3, 6):
-        raise ValueError(f"start of shape {start.shape} is not allowed: six numbers a matrix, (3, 6), are wanted")
+    checks.shape("start", start, (3, 6), "six numbers a matrix")
     problems = _problems(topics, masking, mixture, loss, mask_keys)
     S, entries, root_d = _spectrum(topics), np.maximum(_entries(topics), 1), (topics.V + 1) ** 0.5
     to_spectrum, from_spectrum = S / entries, np.linalg.inv(S)
@@ -305,12 +303,10 @@ def two_number_flow(
     """
     _check_flow(learning_rate, steps, record_every)
     T, v, V, root_d = topics.T, topics.v, topics.V, (topics.V + 1) ** 0.5
-    check_integer("tau", tau, 2)
-    if not tau < T:
-        raise ValueError(f"tau = {tau} is not allowed with T = {T}: 2 <= tau < T is wanted")
+    checks.integer("tau", tau, 2)
     w = masking.p_c + masking.p_r * tau / T
     y = tau * (masking.p_c + masking.p_r / T) / w - 1 if w else 0.0
-    u, c = 1 / tau - 1 / T, w / (tau * (tau - 1))
+    u, c = (T - 1) * FixedTopics(tau).kappa(T), w / (tau * (tau - 1))
     b, f, k = map(float, start)
     records = []
     for step in range(steps + 1):
@@ -412,7 +408,8 @@ def _loss_and_gradients(problems, value, scores, loss):
 
 def _problems(topics, masking, mixture, loss, mask_keys, length=None):
     """The population: a topic (own) against the others; queries: one of its words, kept or at random, or [MASK]."""
-    _check(loss, mask_keys)
+    checks.choice("loss", loss, LOSSES)
+    checks.choice("mask_keys", mask_keys, KEY_RULES)
     mixture.kappa(topics.T)  # ValueError where all documents are alike
     if not masking.a > 0 or (mask_keys == "unchosen" and masking.p_m == 1):
         raise ValueError("p_m = 1 is not allowed with unchosen keys or p_c = 0: nothing is left to predict from")
@@ -531,22 +528,14 @@ def _transpose(x):
 
 def _grouped(W_K, W_Q, topics):
     """(W_K + W_Q) / 2 on topic means (overall mean removed), (V+1, T), and on differences within topics, (V+1, V)."""
-    if topics.T < 2:
-        raise ValueError(f"T = {topics.T} is not allowed: at least 2 topics, or there is nothing to tell apart")
+    checks.integer("T", topics.T, 2)
     words = (np.asarray(W_K, dtype=float) + np.asarray(W_Q, dtype=float))[:, 1:] / 2
     means = words @ topics.membership[1:] / topics.v
     between = means - means.mean(1, keepdims=True)
     return between * topics.v**0.5, words - means @ topics.membership[1:].T
 
 
-def _check(loss=LOSSES[0], mask_keys=KEY_RULES[0]):
-    for name, value, allowed in (("loss", loss, LOSSES), ("mask_keys", mask_keys, KEY_RULES)):
-        if value not in allowed:
-            raise ValueError(f"{name} = {value!r} is not allowed: choose one of {', '.join(allowed)}")
-
-
 def _check_flow(learning_rate, steps, record_every):
-    check_integer("steps", steps, 1)
-    check_integer("record_every", record_every, 1)
-    if not (learning_rate > 0 and np.isfinite(learning_rate)):
-        raise ValueError(f"learning_rate = {learning_rate!r} is not allowed: a number above 0 is wanted")
+    checks.integer("steps", steps)
+    checks.integer("record_every", record_every)
+    checks.positive("learning_rate", learning_rate)

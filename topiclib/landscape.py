@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from . import checks
 from .data import KEY_RULES, Masking, TopicModel
 from .theory import constants
 
@@ -27,7 +28,7 @@ def stage2_loss(alpha, beta, topics: TopicModel, tau, masking: Masking, value="b
         (the released code).
     ValueError for anything else, and where alpha = beta = 0 leaves a query no key to attend to.
     """
-    alpha, beta = (_check_weight(name, weight) for name, weight in (("alpha", alpha), ("beta", beta)))
+    alpha, beta = checks.numbers("alpha", alpha), checks.numbers("beta", beta)
     loss = _loss(alpha, beta, _queries(topics, tau, masking, value, mask_keys))
     if np.isnan(loss).any():
         raise ValueError(
@@ -52,8 +53,7 @@ def minimise_stage2(topics: TopicModel, tau, masking: Masking, value="block", ma
     alpha matters (no key outside the topic), alpha = 1 is; where nothing matters, alpha = beta = 1. ValueError as for
     `stage2_loss`, for an array of tau, and where the loss has no minimum, falling for ever as attention grows.
     """
-    if np.ndim(tau):
-        raise ValueError("an array of tau is not allowed here: one whole number is wanted")
+    checks.integer("tau", tau)
     queries, v = _queries(topics, tau, masking, value, mask_keys), topics.v
     _, W_ii, W_same, _ = _numbers(topics, masking, value)
     only_gamma = v == 1 or (W_ii == W_same and mask_keys != "attended")
@@ -105,7 +105,7 @@ def bayes_loss(topics: TopicModel, tau, masking: Masking):
     With n = tau v words to choose from, of which a visible one is the label with probability
     pi = (p_c + p_r/V) / w, w = p_c + p_r tau/T: loss = (1 - w)(1 - 1/n) + w (1 - pi^2 - (1 - pi)^2 / (n - 1)).
     """
-    tau = _check_tau(topics, tau)
+    tau = checks.integers("tau", tau, 1, topics.T)
     n, w = tau * topics.v, masking.p_c + masking.p_r * tau / topics.T
     pi = np.divide(masking.p_c + masking.p_r / topics.V, w, out=np.ones_like(w), where=w > 0)
     others = np.divide((1 - pi) ** 2, n - 1, out=np.zeros_like(w), where=n > 1)
@@ -123,14 +123,13 @@ class _Query(NamedTuple):
 
 def _queries(topics, tau, masking, value, mask_keys):
     """The three kinds of query: a word of the document's topics, any other word, [MASK]."""
-    if not (isinstance(mask_keys, str) and mask_keys in KEY_RULES):
-        raise ValueError(f"mask_keys = {mask_keys!r} is not allowed: choose one of {', '.join(KEY_RULES)}")
+    checks.choice("mask_keys", mask_keys, KEY_RULES)
     if mask_keys == "unchosen" and masking.p_m == 1:
         raise ValueError(
             "p_m = 1 is not allowed with unchosen keys: every position is chosen, none is left to attend to"
         )
     W_i0, W_ii, W_same, W_diff = _numbers(topics, masking, value)
-    tau = _check_tau(topics, tau)
+    tau = checks.integers("tau", tau, 1, topics.T)
     T, v, V = topics.T, topics.v, topics.V
     p_c, p_r, noise = masking.p_c, masking.p_r, masking.p_m * masking.p_r / V
     # Key frequencies of a word of the document's topics, of any other word, and of [MASK].
@@ -238,31 +237,8 @@ def _numbers(topics, masking, value):
             return -c1, c3, 0.0, 0.0
         u = -(c1 * c2 + c3) / (c2**2 + topics.V)
         return -c1 - c2 * u, u + c3 / topics.v, u + c3 / topics.v, u
-    numbers = _as_numbers(value)
-    if numbers is None or numbers.shape != (4,) or not np.isfinite(numbers).all():
+    numbers = checks.floats(value)
+    if numbers.shape != (4,) or not np.isfinite(numbers).all():
         wanted = f"{', '.join(VALUES)}, or four numbers (W_i0, W_ii, W_same, W_diff)"
         raise ValueError(f"value = {value!r} is not allowed: choose {wanted}")
     return tuple(map(float, numbers))
-
-
-def _as_numbers(x):
-    """An array of floats, or None if x is anything but real numbers."""
-    try:
-        numbers = np.asarray(x)
-    except ValueError:  # rows of different lengths
-        return None
-    return numbers.astype(float) if numbers.dtype.kind in "iuf" else None
-
-
-def _check_weight(name, weight):
-    numbers = _as_numbers(weight)
-    if numbers is None or not np.all(np.isfinite(numbers) & (numbers >= 0)):
-        raise ValueError(f"{name} = {weight!r} is not allowed: a number, at least 0, is wanted")
-    return numbers
-
-
-def _check_tau(topics, tau):
-    numbers = _as_numbers(tau)
-    if numbers is None or not np.all((numbers >= 1) & (numbers <= topics.T) & (numbers == np.floor(numbers))):
-        raise ValueError(f"tau = {tau!r} is not allowed: a whole number between 1 and T = {topics.T} is wanted")
-    return numbers

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import checks
 from .data import MASK, Documents, MaskedDocuments
 from .model import TopicTransformer
 
@@ -33,9 +34,7 @@ def block_statistics(W: np.ndarray, topic_of: np.ndarray) -> BlockStatistics:
     W: (V+1, V+1). topic_of: topic of each token id, (V+1,), as `TopicModel.topic_of`; negative: in no topic, left out.
     ValueError when W has another shape.
     """
-    if np.shape(W) != (len(topic_of), len(topic_of)):
-        wanted = f"one row and column for each of {len(topic_of)} tokens"
-        raise ValueError(f"W of shape {np.shape(W)} is not allowed: {wanted} is wanted")
+    checks.shape("W", W, (len(topic_of), len(topic_of)), "a row and a column for each token")
     words = np.flatnonzero(topic_of >= 0)
     block, topic = W[np.ix_(words, words)], topic_of[words]
     same = topic[:, None] == topic

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from .data import KEY_RULES, MASK, FixedTopics, MaskedDocuments, Masking, TopicModel, check_integer
+from . import checks
+from .data import KEY_RULES, MASK, FixedTopics, MaskedDocuments, Masking, TopicModel
 
 LOSSES = ("squared", "cross-entropy")
 
@@ -67,16 +68,15 @@ class TopicTransformer(nn.Module):
         width, initial = topics.V + 1, dict(initial or {})
         d = width if d is None else d
         d_head = d if d_head is None else d_head
-        check_integer("d", d, 1)
-        check_integer("d_head", d_head, 1)
+        checks.integer("d", d)
+        checks.integer("d_head", d_head)
         shapes = {"W_E": (d, width), "W_K": (d_head, d), "W_Q": (d_head, d), "W_V": (d, d), "W_pred": (width, d)}
         shapes |= {"b_K": (d_head,), "b_Q": (d_head,), "b_V": (d,), "b_pred": (width,)}
         trained = (trained,) if isinstance(trained, str) else tuple(trained)
         named = set(trained) | set(initial)
         for name in sorted(named - set(shapes)):
             raise ValueError(f"{name!r} is not a part of the model: choose among {', '.join(shapes)}")
-        if mask_keys not in KEY_RULES:
-            raise ValueError(f"mask_keys = {mask_keys!r} is not allowed: choose one of {', '.join(KEY_RULES)}")
+        checks.choice("mask_keys", mask_keys, KEY_RULES)
         if "W_E" not in named and d != width:
             raise ValueError(f"d = {d} is not allowed with one-hot words: d = V + 1 = {width}, or train W_E")
 
@@ -89,8 +89,7 @@ class TopicTransformer(nn.Module):
         for name, shape in shapes.items():
             if name in initial:
                 value = np.array(initial[name], dtype=float)
-                if value.shape != shape:
-                    raise ValueError(f"{name} of shape {value.shape} is not allowed: {shape} is wanted")
+                checks.shape(name, value, shape)
             elif name in trained and name.startswith("W"):
                 value = scale * (narrow if name in ("W_K", "W_Q") else rng).standard_normal(shape)
             else:
@@ -140,12 +139,11 @@ def loss_sum(f: torch.Tensor, labels: torch.Tensor, loss: str) -> torch.Tensor:
 
     f, labels: predictions and label counts, (P, V+1) each. ValueError for another loss.
     """
-    if loss == "squared":
-        number = labels.sum(1, keepdim=True)  # (P, 1)
-        return ((number * f - 2 * labels) * f).sum() + number.sum()
+    checks.choice("loss", loss, LOSSES)
     if loss == "cross-entropy":
         return -(labels * torch.log_softmax(f, dim=1)).sum()
-    raise ValueError(f"loss = {loss!r} is not allowed: choose one of {', '.join(LOSSES)}")
+    number = labels.sum(1, keepdim=True)  # (P, 1)
+    return ((number * f - 2 * labels) * f).sum() + number.sum()
 
 
 def batches(masked: MaskedDocuments, model: TopicTransformer, batch_size: int) -> Iterator[Queries]:

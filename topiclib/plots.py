@@ -7,8 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 
-from .data import TopicModel
 from .book.parameters import write_whole
+from .data import TopicModel
 
 DIVERGING = sns.color_palette("vlag", as_cmap=True).resampled(31)  # odd: zero is white; few colours: small files
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import checks
 from .data import MASK, Masking, TopicModel, length_range
 
 
@@ -46,8 +47,7 @@ def stage1_family(topics: TopicModel, masking: Masking, u) -> np.ndarray:
     """
     c1, c2, c3 = constants(topics, masking)
     u = np.asarray(u, dtype=float)
-    if u.shape != (topics.V + 1,):
-        raise ValueError(f"u of shape {u.shape} is not allowed: one number per token, ({topics.V + 1},), is wanted")
+    checks.shape("u", u, (topics.V + 1,), "one number per token")
     W = _same_topic(topics) * c3 / topics.v + u[:, None]
     W[:, MASK] = -c2 * u
     W[1:, MASK] -= c1
@@ -116,7 +116,7 @@ def ridge_optimum(topics: TopicModel, masking: Masking, mixture, weight_decay: f
     sum of three projectors and a [MASK] column, so four numbers w_A, w_B, w_C, W_i0 describe it. At weight_decay = 0
     it is the minimiser of least norm. ValueError for a negative weight_decay, tau >= T, or nothing to learn from.
     """
-    check_weight_decay(weight_decay)
+    checks.number("weight_decay", weight_decay)
     moments = mode_moments(topics, masking, mixture, length)
     V, v = topics.V, topics.v
     cross = (moments.m_0 - moments.m_00) / V**0.5
@@ -176,7 +176,7 @@ def corpus_moments(counts, masking: Masking) -> CorpusMoments:
 
 def corpus_optimum(moments: CorpusMoments, weight_decay: float) -> np.ndarray:
     """The minimiser of E||W p - x||^2 + weight_decay ||W||_F^2 for these documents, of least norm; (V+1, V+1)."""
-    check_weight_decay(weight_decay)
+    checks.number("weight_decay", weight_decay)
     A = moments.PP + weight_decay * np.eye(len(moments.PP))
     if weight_decay > 0:  # A is positive definite, and symmetric
         return np.linalg.solve(A, moments.XP.T).T
@@ -244,16 +244,9 @@ def _check_learnable(topics, masking):
         raise ValueError(f"T = {topics.T} is not allowed: at least 2 topics, or there is nothing to tell apart")
 
 
-def check_weight_decay(weight_decay):
-    if not (weight_decay >= 0 and np.isfinite(weight_decay)):
-        raise ValueError(f"weight_decay = {weight_decay!r} is not allowed: a number, at least 0, is wanted")
-
-
 def _check_attention(topics, masking, tau):
     _check_learnable(topics, masking)
-    tau = np.asarray(tau, dtype=float)[()]
-    if not np.all((tau >= 1) & (tau <= topics.T)):
-        raise ValueError(f"tau = {tau} is not allowed: between 1 and T = {topics.T} is wanted")
+    tau = checks.integers("tau", tau, 1, topics.T)[()]
     if not masking.p_r > 0:
         raise ValueError("p_r = 0 is not allowed: the interval's upper end is infinite without random words")
     return tau, masking.p_m * masking.p_r

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from .data import Documents, MaskedDocuments, Masking, check_integer, mask_documents
+from . import checks
+from .data import Documents, MaskedDocuments, Masking, mask_documents
 from .model import LOSSES, TopicTransformer, batches, loss_sum
 from .processes import die_with_parent
 
@@ -57,17 +58,23 @@ def train(
     over the run. A record is made every `record_every` steps (by default every epoch) and at the end.
     ValueError for an impossible argument, FloatingPointError when the loss explodes.
     """
-    _check_arguments(loss, optimizer, learning_rate, epochs, batch_size, weight_decay, decay)
-    check_integer("record_every", 1 if record_every is None else record_every, 1)
+    checks.choice("loss", loss, LOSSES)
+    checks.choice("optimizer", optimizer, OPTIMIZERS)
+    checks.choice("decay", decay, DECAYS)
+    checks.positive("learning_rate", learning_rate)
+    checks.number("weight_decay", weight_decay)
+    checks.integer("epochs", epochs)
+    checks.integer("batch_size", batch_size)
+    steps_an_epoch = -(-len(documents) // batch_size)
+    record_every = steps_an_epoch if record_every is None else record_every
+    checks.integer("record_every", record_every)
     rng = np.random.default_rng([seed, 1])  # not the stream of a model's initial values with the same seed
     parts = {name: part for name, part in model.named_parameters() if part.requires_grad}
     if not parts:
         raise ValueError("the model has no trained part: name at least one in TopicTransformer(..., trained=...)")
     kind = torch.optim.SGD if optimizer == "sgd" else torch.optim.Adam
-    update = kind(
-        parts.values(), lr=learning_rate, weight_decay=2 * weight_decay, fused=True
-    )  # torch adds weight_decay * theta
-    steps_an_epoch = -(-len(documents) // batch_size)
+    # torch adds weight_decay * theta to the gradient, half of what the penalty gives
+    update = kind(parts.values(), lr=learning_rate, weight_decay=2 * weight_decay, fused=True)
     total, step, first, pending, records = epochs * steps_an_epoch, 0, 0.0, [], []
 
     def record():
@@ -83,7 +90,7 @@ def train(
             first = pending[-1] if step == 0 else first
             if not pending[-1] < 1e6 * (1 + first):  # NaN, too
                 raise FloatingPointError(f"the loss is {pending[-1]:.3g} at step {step}: try a smaller learning rate")
-            if step % (record_every or steps_an_epoch) == 0:
+            if step % record_every == 0:
                 record()
             if decay == "linear":
                 update.param_groups[0]["lr"] = learning_rate * (1 - step / total)
@@ -102,26 +109,10 @@ def train(
 
 def evaluate(model: TopicTransformer, masked: MaskedDocuments, loss: str = "squared", batch_size: int = 1000) -> float:
     """Mean loss per chosen position on masked documents, without the penalty (squared, or cross-entropy in nats)."""
-    check_integer("batch_size", batch_size, 1)
+    checks.integer("batch_size", batch_size)
     with torch.no_grad():
         sums = [loss_sum(model(queries), queries.labels, loss).item() for queries in batches(masked, model, batch_size)]
     return sum(sums) / len(masked.label)
-
-
-def _check_arguments(loss, optimizer, learning_rate, epochs, batch_size, weight_decay, decay):
-    for name, value, allowed in (
-        ("loss", loss, LOSSES),
-        ("optimizer", optimizer, OPTIMIZERS),
-        ("decay", decay, DECAYS),
-    ):
-        if value not in allowed:
-            raise ValueError(f"{name} = {value!r} is not allowed: choose one of {', '.join(allowed)}")
-    check_integer("epochs", epochs, 1)
-    check_integer("batch_size", batch_size, 1)
-    if not (learning_rate > 0 and np.isfinite(learning_rate)):
-        raise ValueError(f"learning_rate = {learning_rate!r} is not allowed: a number above 0 is wanted")
-    if not (weight_decay >= 0 and np.isfinite(weight_decay)):
-        raise ValueError(f"weight_decay = {weight_decay!r} is not allowed: a number, at least 0, is wanted")
 
 
 _task: tuple[Callable, Sequence[tuple]] | None = None  # what a forked process finds to do

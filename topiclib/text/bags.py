@@ -9,9 +9,10 @@ import torch
 from scipy.optimize import minimize
 from torch import nn
 
-from ..data import Documents, TopicModel, check_integer
+from .. import checks
+from ..data import Documents, TopicModel
 from ..model import TopicTransformer
-from ..theory import CorpusMoments, check_weight_decay
+from ..theory import CorpusMoments
 from .corpus import Corpus
 from .libraries import library
 from .pairs import Pairs
@@ -36,7 +37,7 @@ def bag_corpus(corpus: Corpus, n_words: int, length: int = 128, fewest: int = 5)
     there are not so many words, or an argument is no whole number that makes sense.
     """
     for name, value, minimum in (("n_words", n_words, 2), ("length", length, 4), ("fewest", fewest, 1)):
-        check_integer(name, value, minimum)
+        checks.integer(name, value, minimum)
     stop_words = library("sklearn.feature_extraction.text").ENGLISH_STOP_WORDS
     pieces, article = [], []
     for index, paragraphs in enumerate(corpus.articles):
@@ -129,8 +130,8 @@ def embedding_optimum(
 
     The loss is E||W_E' W_E p + b - x||^2 + weight_decay ||W_E||_F^2: Theorem 1's on the moments of a corpus.
     """
-    check_integer("d", d, 1)
-    check_weight_decay(weight_decay)
+    checks.integer("d", d, 1)
+    checks.number("weight_decay", weight_decay)
     p, x = moments.PP.sum(axis=1), moments.XP.sum(axis=1)
     C, Y = moments.PP - np.outer(p, p), moments.XP - np.outer(x, p)
     Y = (Y + Y.T) / 2
@@ -167,7 +168,7 @@ class NarrowTransformer(TopicTransformer):
         mask_keys: str = "attended",
         seed: int = 0,
     ):
-        check_integer("h", h, 1)
+        checks.integer("h", h, 1)
         others = tuple(name for name in trained if name not in QUERY_KEY)
         super().__init__(topics, others, initial=initial, scale=scale, mask_keys=mask_keys, seed=seed)
         rng = np.random.default_rng([seed, 5])
