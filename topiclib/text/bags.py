@@ -1,23 +1,18 @@
 """The text as the paper's documents: bags of content words, which need no tokenizer and no pretrained model."""
 
 import re
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from scipy.optimize import minimize
-from torch import nn
 
 from .. import checks
 from ..data import Documents, TopicModel
 from ..model import TopicTransformer
 from ..theory import CorpusMoments
-from .corpus import Corpus
+from .corpus import Corpus, word_table
 from .libraries import library
 from .pairs import Pairs
-
-QUERY_KEY = ("W_K", "W_Q")
 
 
 class Bags(NamedTuple):
@@ -47,19 +42,14 @@ def bag_corpus(corpus: Corpus, n_words: int, length: int = 128, fewest: int = 5)
         article += [index] * len(starts)
 
     names, word = np.unique(np.concatenate(pieces or [[]]), return_inverse=True)
-    cells = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces]) * len(names) + word
-    cells, times = np.unique(cells, return_counts=True)
-    chunk, word = np.divmod(cells, max(len(names), 1))  # each word of a chunk once
-    df = np.bincount(word, minlength=len(names))
+    chunk = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
+    table = word_table(chunk, word, len(pieces), len(names))
+    df = table.getnnz(axis=0)  # chunks with the word
     allowed = np.flatnonzero((df >= 5) & (df <= 0.2 * len(pieces)))
     if len(allowed) < n_words:
         raise ValueError(f"n_words = {n_words} is not allowed: {len(allowed)} words stand in 5 to 20% of the chunks")
     kept = np.sort(allowed[np.argsort(-df[allowed], kind="stable")[:n_words]])
-    column = np.zeros(len(names), dtype=int)  # 0: not kept
-    column[kept] = np.arange(1, n_words + 1)
-    counts = np.zeros((len(pieces), n_words + 1), dtype=np.int64)
-    counts[chunk, column[word]] = times
-    counts[:, 0] = 0
+    counts = np.pad(table[:, kept].toarray().astype(np.int64), ((0, 0), (1, 0)))  # (n, V+1)
     enough = counts.sum(axis=1) >= fewest
     return Bags(counts[enough], np.array(article)[enough], names[kept])
 
@@ -148,38 +138,6 @@ def embedding_optimum(
     start = 0.1 * np.random.default_rng(seed).standard_normal(d * len(p))
     W = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300, "maxcor": 20}).x.reshape(d, -1)
     return W, x - W.T @ (W @ p)
-
-
-class NarrowTransformer(TopicTransformer):
-    """`TopicTransformer` with one-hot words whose W_K and W_Q have h rows instead of d = V + 1, as heads have.
-
-    A step then costs of the order of V^2 rather than V^3. W_K and W_Q start at N(0, scale^2) and are trained when
-    named; other arguments as for `TopicTransformer`, without W_E and biases of keys and queries.
-    """
-
-    def __init__(
-        self,
-        topics: TopicModel,
-        trained: tuple[str, ...],
-        *,
-        h: int,
-        scale: float,
-        initial: Mapping[str, np.ndarray] | None = None,
-        mask_keys: str = "attended",
-        seed: int = 0,
-    ):
-        checks.integer("h", h, 1)
-        others = tuple(name for name in trained if name not in QUERY_KEY)
-        super().__init__(topics, others, initial=initial, scale=scale, mask_keys=mask_keys, seed=seed)
-        rng = np.random.default_rng([seed, 5])
-        for name in QUERY_KEY:
-            value = torch.from_numpy(scale * rng.standard_normal((h, self.d)))
-            self.register_parameter(name, nn.Parameter(value, requires_grad=name in trained))
-        self.h, self.uniform = h, False
-
-    def scores(self) -> torch.Tensor:
-        """S = W_K' W_Q / sqrt(h), (V+1, V+1)."""
-        return self.W_K.T @ self.W_Q / self.h**0.5
 
 
 def attention_between_words(model: TopicTransformer, counts: np.ndarray) -> Pairs:

@@ -12,12 +12,6 @@ from .libraries import library
 CACHE_BYTES = 1_000_000_000  # the cache holds no more than this
 
 
-def cache_folder() -> Path:
-    """Where results are kept: the environment variable TOPICLIB_CACHE, or topiclib in the user's cache directory."""
-    chosen = os.environ.get("TOPICLIB_CACHE")
-    return Path(chosen).expanduser() if chosen else Path(library("platformdirs").user_cache_dir("topiclib"))
-
-
 def cached(key: tuple, compute: Callable[[], Any]) -> Any:
     """What compute() returns, from the cache if it is there under this key, else computed and kept.
 
@@ -30,7 +24,7 @@ def cached(key: tuple, compute: Callable[[], Any]) -> Any:
         kept = memory.cache(_result, ignore=["compute"])
         there = kept.check_call_in_cache(key, compute)
     except (OSError, ValueError) as error:  # joblib reads and writes a file of its own there
-        warnings.warn(f"{cache_folder()} cannot be used ({error}): results are not cached", stacklevel=1)
+        warnings.warn(f"the cache cannot be used ({error}): results are not kept", stacklevel=1)
         return compute()
     if there:
         with contextlib.suppress(Exception):  # damaged in whichever way, or removed by another process
@@ -46,8 +40,12 @@ def clear_cache() -> None:
 
 
 def _memory():
-    """joblib's cache in a folder of its own; compressed, because that adds a checksum: no damage goes unseen."""
-    return library("joblib").Memory(cache_folder() / "results", verbose=0, compress=1)
+    """joblib's cache, under the environment variable TOPICLIB_CACHE or topiclib in the user's cache directory.
+
+    It has a folder of its own there. It is compressed, because that adds a checksum: no damage goes unseen.
+    """
+    folder = os.environ.get("TOPICLIB_CACHE") or library("platformdirs").user_cache_dir("topiclib")
+    return library("joblib").Memory(Path(folder).expanduser() / "results", verbose=0, compress=1)
 
 
 def _result(key: str, compute: Callable[[], Any]) -> Any:

@@ -59,12 +59,10 @@ def top_cooccurring(counts: np.ndarray, number: int) -> np.ndarray:
     counts: (n, V). Ties at the cut are broken by order in the vocabulary. ValueError for more pairs than there are.
     """
     present = csr_matrix((counts > 0).astype(np.float32))
-    together = triu(present.T @ present, 1, format="csr")
-    together.sort_indices()
-    together = together.tocoo()
+    together = triu(present.T @ present, 1).tocsr()
     if not 0 < number <= together.nnz:
         raise ValueError(f"{number} pairs are wanted: {together.nnz} pairs stand together")
-    cut = np.partition(together.data, -number)[-number]
-    likely = np.flatnonzero(together.data >= cut)
-    top = likely[np.argsort(-together.data[likely], kind="stable")[:number]]
-    return np.stack([together.row[top], together.col[top]], axis=1)
+    together.sort_indices()
+    first, second = together.nonzero()
+    top = np.argsort(-together.data, kind="stable")[:number]
+    return np.stack([first[top], second[top]], axis=1)
