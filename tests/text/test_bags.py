@@ -17,10 +17,10 @@ from topiclib import (
     mask_documents,
     ridge_optimum,
     sample_documents,
-    train,
 )
+from topiclib.text import bags, matched_means, topic_relations
+from topiclib.text.corpus import Corpus
 from topiclib.theory import corpus_optimum_with_bias
-from topiclib.text import Corpus, bags, matched_means, topic_relations
 
 MASKING = Masking(0.3, 0.2, 0.1)
 TOPICS = TopicModel(4, 3)
@@ -110,8 +110,12 @@ def test_topic_model_gives_ridge_optimum():
 
 
 def test_negative_weight_decay():
-    with pytest.raises(ValueError, match="weight_decay = -1 is not allowed"):
-        corpus_optimum_with_bias(corpus_moments(documents_of().counts, MASKING), -1)
+    moments = corpus_moments(documents_of().counts, MASKING)
+    for function in (corpus_optimum_with_bias, lambda *args: bags.embedding_optimum(moments, 2, -1)):
+        with pytest.raises(ValueError, match="weight_decay = -1 is not allowed"):
+            function(moments, -1)
+    with pytest.raises(ValueError, match="d = 0 is not allowed"):
+        bags.embedding_optimum(moments, 0, 0.1)
 
 
 # Text as documents
@@ -262,29 +266,6 @@ def test_embedding_optimum_is_theorem_1_on_synthetic_text():
     # With a trained bias T - 1 dimensions do: E is 1/(a v) times the topic contrasts.
     assert stats.contrast == pytest.approx(1 / Masking().a / topics.v, rel=0.05)
     assert abs(stats.excess) < 0.02
-
-
-def test_narrow_transformer_of_full_height_is_the_papers():
-    documents, options = documents_of(), {"learning_rate": 0.5, "epochs": 2, "loss": "cross-entropy"}
-    narrow = bags.NarrowTransformer(TOPICS, ("W_K", "W_Q", "W_V"), h=TOPICS.V + 1, scale=0.3, seed=4)
-    initial = {name: narrow.numpy(name) for name in ("W_K", "W_Q", "W_V")}
-    full = TopicTransformer(TOPICS, ("W_K", "W_Q", "W_V"), initial=initial)
-    for model in (narrow, full):
-        train(model, documents, MASKING, **options)
-    for name in initial:
-        np.testing.assert_allclose(narrow.numpy(name), full.numpy(name), rtol=1e-10)
-        assert np.abs(narrow.numpy(name) - initial[name]).max() > 1e-4
-
-
-def test_narrow_transformer_has_h_rows_and_freezes_what_is_not_named():
-    W_V = np.random.default_rng(0).normal(size=(13, 13))
-    model = bags.NarrowTransformer(TOPICS, ("W_K", "W_Q"), h=2, scale=0.1, initial={"W_V": W_V})
-    train(model, documents_of(), MASKING, epochs=1)
-    assert model.numpy("W_K").shape == model.numpy("W_Q").shape == (2, 13)
-    np.testing.assert_array_equal(model.numpy("W_V"), W_V)
-    np.testing.assert_allclose(model.scores().detach().numpy(), model.numpy("W_K").T @ model.numpy("W_Q") / 2**0.5)
-    with pytest.raises(ValueError, match="h = 0 is not allowed"):
-        bags.NarrowTransformer(TOPICS, ("W_K",), h=0, scale=0.1)
 
 
 def test_attention_between_words():

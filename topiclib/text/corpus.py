@@ -104,7 +104,7 @@ def chunk_corpus(corpus: Corpus, encoder: Encoder, length: int = 128, min_df: in
         ids = np.concatenate(tokenizer(paragraphs, add_special_tokens=False, verbose=False)["input_ids"])
         is_word = (encoder.words[ids] != "") & ~np.append(encoder.continues[ids[1:]], False)
         starts = range(0, len(ids) - length // 4 + 1, length - 2)
-        rows += [[ends[0], *ids[start : start + length - 2], ends[1]] for start in starts]
+        rows += [np.concatenate((ends[:1], ids[start : start + length - 2], ends[1:])) for start in starts]
         whole += [np.pad(is_word[start : start + length - 2], 1) for start in starts]
         article += [index] * len(starts)
 

@@ -31,7 +31,7 @@ def train_small_bert(
 ) -> SmallRun:
     """A BERT with two heads and W_K, W_Q, W_V near zero, trained from scratch by masked language modelling with Adam.
 
-    ids: (n, tokens), ids below vocabulary_size; batches of 16 run through them in random order. masking: `topiclib.Masking`.
+    ids: (n, tokens), ids below vocabulary_size; batches of 16, in random order. masking: `topiclib.Masking`.
     initial_std: of the entries of these three matrices; the rest, as in BERT, has 0.02. No dropout.
     epsilon: Adam's; it divides by the root mean square of recent gradients plus this. RuntimeError on divergence.
     """
