@@ -1,5 +1,6 @@
 """A cache of each test's own, the sample of Wikipedia, and a tiny random model of each kind; nothing is fetched."""
 
+import joblib
 import pytest
 import torch
 import transformers
@@ -13,6 +14,7 @@ WIDTH, LAYERS, HEADS = 16, 2, 4
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TOPICLIB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(joblib.memory, "_FUNCTION_HASHES", {})  # what it keeps of a process, as in a new one
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,7 @@ def unigram():
 SHAPE = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 32}
 BART = {"d_model": WIDTH, "encoder_layers": LAYERS, "decoder_layers": 1, "encoder_attention_heads": HEADS}
 BART |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
-TINY = {  # the kinds of models.MODELS: configuration, tokenizer
+TINY = {  # the kinds of encoders.MODELS: configuration, tokenizer
     "bert": (transformers.BertConfig, SHAPE, word_piece),
     "albert": (transformers.AlbertConfig, SHAPE | {"embedding_size": 8}, unigram),
     "bart": (transformers.BartConfig, BART, byte_level),
