@@ -70,16 +70,18 @@ def test_uniform_attention_is_one(tiny, some_chunks):
     np.testing.assert_allclose(pairs.attention, 1, rtol=1e-3)
 
 
-def random_pairs(rng, n=2000, V=12):
-    query, key = rng.integers(V, size=n), rng.integers(V, size=n)
-    columns = [column[query != key] for column in (query, key, rng.integers(1, 9, size=n), rng.integers(5, size=n))]
-    return wiki.Pairs(*columns, rng.integers(50, size=len(columns[0])), rng.random((len(columns[0]), 2, 3)))
+def case(seed, n=2000, average=True, V=12):
+    """A generator, random pairs of n positions, topics of the words, and the two masks of pairs of words."""
+    rng = np.random.default_rng(seed)
+    query, key, distance, article = (rng.integers(low, high, size=n) for low, high in ((0, V), (0, V), (1, 9), (0, 5)))
+    columns = [column[query != key] for column in (query, key, distance, article)]
+    pairs = wiki.Pairs(*columns, rng.integers(50, size=len(columns[0])), rng.random((len(columns[0]), 2, 3)))
+    member = random_member(rng, V)
+    return rng, wiki.head_average(pairs) if average else pairs, member, wiki.topic_relations(member)
 
 
 def test_attention_means_by_loop():
-    rng = np.random.default_rng(8)
-    pairs, member = random_pairs(rng), random_member(rng)
-    masks = wiki.topic_relations(member)
+    _, pairs, _, masks = case(8, average=False)
     by_head, average = wiki.attention_means(pairs, *masks), wiki.head_average(pairs)
     assert np.shape(by_head.ratio) == (2, 3)
     for mask, heads, mean in zip(masks, by_head, wiki.attention_means(average, *masks), strict=True):
@@ -89,20 +91,17 @@ def test_attention_means_by_loop():
 
 
 def test_among_keeps_the_pairs_of_words_with_topics():
-    rng = np.random.default_rng(9)
-    pairs, member = wiki.head_average(random_pairs(rng)), random_member(rng)
+    _, pairs, member, masks = case(9)
     words = np.flatnonzero(member.any(axis=1))
     assert len(words) < 12, "expected a word without topics, or this tests nothing"
     fewer = wiki.among(pairs, words)
     assert 0 < len(fewer.query) < len(pairs.query)
-    whole = wiki.attention_means(pairs, *wiki.topic_relations(member))
-    assert wiki.attention_means(fewer, *wiki.topic_relations(member[words])) == whole
+    found = wiki.attention_means(fewer, *wiki.topic_relations(member[words]))
+    assert found == wiki.attention_means(pairs, *masks)
 
 
 def test_matched_means_by_loop():
-    rng = np.random.default_rng(10)
-    pairs, member = wiki.head_average(random_pairs(rng)), random_member(rng)
-    masks = wiki.topic_relations(member)
+    _, pairs, _, masks = case(10)
     got = wiki.matched_means(pairs, *masks, pairs.distance)
     same, different, total = 0.0, 0.0, 0
     for d in set(pairs.distance):
@@ -116,10 +115,8 @@ def test_matched_means_by_loop():
 @pytest.mark.parametrize("by", ["distance", "place"])
 def test_matching_removes_what_it_matches(by):
     """Attention that depends on the distance (or the key) alone: a gap that matching takes away."""
-    rng = np.random.default_rng(11)
-    pairs = wiki.head_average(random_pairs(rng, n=20000))
-    member = np.repeat(np.eye(2, dtype=bool), 6, axis=0)
-    masks = wiki.topic_relations(member)
+    rng, pairs, _, _ = case(11, n=20000)
+    masks = wiki.topic_relations(np.repeat(np.eye(2, dtype=bool), 6, axis=0))
     near = masks[0][pairs.query, pairs.key] * rng.random(len(pairs.query)) > 0.5  # same topic, and close to each other
     group = np.where(near, 1, 2) if by == "distance" else getattr(pairs, by) + np.where(near, 0, 50)
     pairs = pairs._replace(**{by: group}, attention=1.0 / (1 + group))
@@ -134,9 +131,7 @@ def test_matched_means_without_a_common_group():
 
 
 def test_pairs_with_a_partner_by_loop():
-    rng = np.random.default_rng(14)
-    pairs, member = wiki.head_average(random_pairs(rng, n=200)), random_member(rng)
-    masks = wiki.topic_relations(member)
+    _, pairs, _, masks = case(14, n=200)
     kinds = [mask[pairs.query, pairs.key] for mask in masks]
     got = wiki.with_partner(pairs, *masks, pairs.place)
     expected = []
@@ -149,10 +144,8 @@ def test_pairs_with_a_partner_by_loop():
 
 def test_bootstrap_within_groups_by_loop():
     """Each draw of articles as the very pairs drawn, some of them several times, through `matched_means`."""
-    rng = np.random.default_rng(15)
-    pairs, member = wiki.head_average(random_pairs(rng, n=300)), random_member(rng)
+    _, pairs, _, masks = case(15, n=300)
     pairs = pairs._replace(article=np.where(pairs.distance == 8, 9, pairs.article))
-    masks = wiki.topic_relations(member)
     lone = (pairs.article == 9) & masks[0][pairs.query, pairs.key]  # the last article: pairs without a partner only
     pairs = wiki.Pairs(*(column[~lone] for column in pairs))
     articles = np.unique(pairs.article)
@@ -167,9 +160,7 @@ def test_bootstrap_within_groups_by_loop():
 
 
 def test_bootstrap_over_articles():
-    rng = np.random.default_rng(12)
-    pairs, member = wiki.head_average(random_pairs(rng, n=20000)), random_member(rng)
-    masks = wiki.topic_relations(member)
+    _, pairs, _, masks = case(12, n=20000)
     low, high = wiki.bootstrap_ratio(pairs, *masks, np.random.default_rng(0))
     assert low < wiki.attention_means(pairs, *masks).ratio < high and high - low < 0.2
     effect = 1 + masks[0][pairs.query, pairs.key] * pairs.article  # another ratio in each article: 1 to 5
