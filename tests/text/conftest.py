@@ -8,7 +8,6 @@ import transformers
 from topiclib import text as wiki
 
 WORDS = ["apple", "banana", "cherry", "Dates", "dates", "fig"]  # Dates and dates: the same word in two cases
-WIDTH, LAYERS, HEADS = 16, 2, 4
 
 
 @pytest.fixture(autouse=True)
@@ -50,15 +49,15 @@ def unigram():
     return transformers.AlbertTokenizer(vocab=[*vocab, *words, *letters])
 
 
-SHAPE = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 32}
-BART = {"d_model": WIDTH, "encoder_layers": LAYERS, "decoder_layers": 1, "encoder_attention_heads": HEADS}
+SHAPE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+BART = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 4}
 BART |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
 TINY = {  # the kinds of encoders.MODELS: configuration, tokenizer
     "bert": (transformers.BertConfig, SHAPE, word_piece),
     "albert": (transformers.AlbertConfig, SHAPE | {"embedding_size": 8}, unigram),
     "bart": (transformers.BartConfig, BART, byte_level),
     "electra": (transformers.ElectraConfig, SHAPE | {"embedding_size": 8}, word_piece),
-    "electra-base": (transformers.ElectraConfig, SHAPE | {"embedding_size": WIDTH}, word_piece),
+    "electra-base": (transformers.ElectraConfig, SHAPE | {"embedding_size": 16}, word_piece),
     "roberta": (transformers.RobertaConfig, SHAPE, byte_level),
 }
 

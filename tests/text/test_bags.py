@@ -5,14 +5,10 @@ import pytest
 
 from topiclib import (
     DirichletTopics,
-    FixedTopics,
     Masking,
     TopicModel,
     TopicTransformer,
     attention_by_relation,
-    block_statistics,
-    corpus_loss,
-    corpus_moments,
     sample_documents,
 )
 from topiclib.text import bags, matched_means, topic_relations
@@ -76,82 +72,6 @@ def test_fold_in_finds_the_mixture():
     assert P.shape == documents.counts.shape and not P[:, 0].any()
     np.testing.assert_allclose(P.sum(axis=1), 1, atol=1e-6)
     np.testing.assert_allclose(P, documents.theta @ topics.membership.T / topics.v, atol=0.02)
-
-
-def test_repeats_see_bursts_and_nothing_in_independent_words():
-    topics, rng = TopicModel(2, 5), np.random.default_rng(1)
-    documents = sample_documents(topics, 4000, DirichletTopics(1.0), (10, 40), rng)
-    P = documents.theta @ topics.membership.T / topics.v
-    observed, expected = bags.repeats(documents.counts, P)
-    np.testing.assert_allclose(observed[1:] / expected[1:], 1, atol=0.1)
-    bursty = 4 * documents.counts  # each word four times
-    assert (bags.repeats(bursty, P)[0, 1:] > 1.1 * bags.repeats(bursty, P)[1, 1:]).all()
-    assert not bags.repeats(np.minimum(documents.counts, 1), P)[0].any()
-    anew = bags.resample(bursty, P, rng)
-    np.testing.assert_array_equal(anew.sum(axis=1), bursty.sum(axis=1))
-    observed, expected = bags.repeats(anew, P)
-    np.testing.assert_allclose(observed[1:] / expected[1:], 1, atol=0.1)
-
-
-def test_repeats_by_hand():
-    """Lengths 4 and 2, so weights 2/3 and 1/3; word 1 makes 6 of 16 pairs of positions, then 2 of 4."""
-    counts, P = np.array([[0, 3, 1], [0, 2, 0]]), np.array([[0, 0.5, 0.5], [0, 1, 0]])
-    observed, expected = bags.repeats(counts, P)
-    np.testing.assert_allclose(observed, [0, 2 / 3 * 6 / 16 + 1 / 3 * 2 / 4, 0])
-    np.testing.assert_allclose(expected, [0, 2 / 3 * 12 / 16 / 4 + 1 / 3 * 2 / 4, 2 / 3 * 12 / 16 / 4])
-
-
-def test_effect_size():
-    rng, topic_of = np.random.default_rng(0), np.append(-1, np.repeat([0, 1, -1], 40))
-    same = np.equal.outer(topic_of, topic_of)
-    W = rng.normal(size=(121, 121)) + 2 * same + 1000 * np.eye(121)
-    assert bags.effect_size(W, topic_of) == pytest.approx(2, abs=0.1)
-    assert bags.effect_size(3 * W - 7, topic_of) == pytest.approx(bags.effect_size(W, topic_of))
-    dealt = topic_of.copy()
-    dealt[1:] = rng.permutation(topic_of[1:])
-    assert abs(bags.effect_size(W, dealt)) < 0.2
-
-
-def test_block_means():
-    topic_of = np.array([-1, 0, 1, 0, 1, 0])
-    W = np.arange(36.0).reshape(6, 6)
-    means = bags.block_means(W, topic_of)
-    np.testing.assert_array_equal(means[0], W[0])
-    np.testing.assert_array_equal(means[:, 0], W[:, 0])
-    inside = [W[i, j] for i in (1, 3, 5) for j in (1, 3, 5) if i != j]
-    assert means[1, 1] == means[1, 3] == means[5, 1] == pytest.approx(np.mean(inside))
-    assert means[2, 1] == means[4, 5] == pytest.approx(np.mean(W[np.ix_([2, 4], [1, 3, 5])]))
-    np.testing.assert_allclose(bags.block_means(means, topic_of), means)
-
-
-def test_embedding_optimum():
-    """With d = V + 1, and no decay, nothing symmetric and positive is better; the gradient vanishes at any d."""
-    moments = corpus_moments(documents_of(200).counts, MASKING)
-    for d in (2, 13):
-        W, b = bags.embedding_optimum(moments, d, 1e-3)
-        best = corpus_loss(moments, W.T @ W + b[:, None]) + 1e-3 * np.sum(W**2)
-        rng = np.random.default_rng(d)
-        for _ in range(20):
-            U = W + 0.05 * rng.normal(size=W.shape)
-            bias = moments.XP.sum(axis=1) - U.T @ (U @ moments.PP.sum(axis=1))
-            assert corpus_loss(moments, U.T @ U + bias[:, None]) + 1e-3 * np.sum(U**2) > best
-            assert (
-                corpus_loss(moments, W.T @ W + (b + 0.01 * rng.normal(size=13))[:, None]) + 1e-3 * np.sum(W**2) > best
-            )
-    for d, decay, wrong in ((0, 0.1, "d = 0"), (2, -1, "weight_decay = -1")):
-        with pytest.raises(ValueError, match=f"^{wrong} is not allowed"):
-            bags.embedding_optimum(moments, d, decay)
-
-
-def test_embedding_optimum_is_theorem_1_on_synthetic_text():
-    topics = TopicModel(3, 4)
-    documents = sample_documents(topics, 20_000, FixedTopics(1), 100, np.random.default_rng(3))
-    W, _ = bags.embedding_optimum(corpus_moments(documents.counts, Masking()), 2, 1e-6)
-    E = W.T @ W
-    stats = block_statistics(E, topics.topic_of)
-    # With a trained bias T - 1 dimensions do: E is 1/(a v) times the topic contrasts.
-    assert stats.contrast == pytest.approx(1 / Masking().a / topics.v, rel=0.05)
-    assert abs(stats.excess) < 0.02
 
 
 def test_attention_between_words():

@@ -17,9 +17,6 @@ def test_the_bundled_sample_is_prose(sample):
         assert markup not in text
     assert "CC BY-SA" in sample.attribution and "contributors" in sample.attribution
     assert not any(":" in title for title in sample.titles), "expected articles only, got pages of other namespaces"
-
-
-def test_number_of_articles_is_a_limit(sample):
     assert wiki.load_corpus(n_articles=3).titles == sample.titles[:3]
 
 
@@ -62,9 +59,6 @@ def test_without_network_the_corpus_says_what_was_tried(hub, monkeypatch):
     monkeypatch.setattr(hub, "load_dataset", fail)
     with pytest.raises(ConnectionError, match=r"^datasets.load_dataset.*no route to host\).*work offline$"):
         wiki.load_corpus("wikipedia")
-
-
-def test_unknown_corpus():
     with pytest.raises(ValueError, match="corpus 'wiki' is not known: choose sample or wikipedia"):
         wiki.load_corpus("wiki")
 

@@ -122,12 +122,7 @@ def test_matching_removes_what_it_matches(by):
     pairs = pairs._replace(**{by: group}, attention=1.0 / (1 + group))
     assert abs(wiki.attention_means(pairs, *masks).ratio - 1) > 0.1
     assert wiki.matched_means(pairs, *masks, group).ratio == pytest.approx(1, abs=1e-9)
-
-
-def test_matched_means_without_a_common_group():
-    pairs = wiki.Pairs(*(np.array(x) for x in ([0, 0], [1, 2], [1, 2], [0, 0], [0, 0], [0.1, 0.2])))
-    masks = wiki.topic_relations(np.array([[True, False], [True, False], [False, True]]))
-    assert np.isnan(wiki.matched_means(pairs, *masks, pairs.distance).ratio)
+    assert np.isnan(wiki.matched_means(pairs, *masks, np.arange(len(pairs.query))).ratio), "expected no common group"
 
 
 def test_pairs_with_a_partner_by_loop():

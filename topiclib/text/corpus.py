@@ -84,8 +84,7 @@ def _hub_pages() -> Iterator[tuple[str, str]]:
         for row in rows:
             yield row["title"], row["text"]
     except Exception as error:  # datasets raises many kinds, most of them without a connection
-        tried = f"datasets.load_dataset{(*DATASET, 'train')}"
-        raise ConnectionError(f"{tried} failed ({first_line(error)}): {OFFLINE}") from None
+        raise ConnectionError(f"datasets.load_dataset{DATASET} failed ({first_line(error)}): {OFFLINE}") from None
 
 
 def chunk_corpus(corpus: Corpus, encoder: Encoder, length: int = 128, min_df: int = 5, max_df: float = 0.2) -> Chunks:

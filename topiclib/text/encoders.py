@@ -59,8 +59,11 @@ def load_encoder(name: str = "bundled") -> Encoder:
         with quiet():
             # A text starts with a word: byte-level BPE marks it as one only with a space before it.
             tokenizer = transformers.AutoTokenizer.from_pretrained(place, add_prefix_space=True)
-            options = {"attn_implementation": "eager", "trust_remote_code": False}
-            options |= {} if remote else {"use_safetensors": True}
+            options = {
+                "attn_implementation": "eager",
+                "trust_remote_code": False,
+                "use_safetensors": not remote or None,
+            }
             model = transformers.AutoModel.from_pretrained(place, **options)
     except Exception as error:  # transformers, huggingface_hub and safetensors each raise their own kinds
         if remote:
@@ -72,10 +75,9 @@ def load_encoder(name: str = "bundled") -> Encoder:
 
 def random_twin(encoder: Encoder, seed: int) -> Encoder:
     """The same configuration and tokenizer with freshly drawn weights: the control."""
-    transformers = library("transformers")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = transformers.AutoModel.from_config(encoder.model.config, attn_implementation="eager")
+        model = library("transformers").AutoModel.from_config(encoder.model.config, attn_implementation="eager")
     return encoder._replace(name=f"{encoder.name}, random weights", model=model.float().eval())
 
 

@@ -70,8 +70,7 @@ def attention_pairs(encoder: Encoder, chunks: Chunks, chosen: np.ndarray) -> Pai
 
 def head_average(pairs: Pairs) -> Pairs:
     """The same pairs, attention averaged over layers and heads."""
-    n = len(pairs.query)
-    return pairs._replace(attention=pairs.attention.reshape(n, -1).mean(axis=1, dtype=np.float32))
+    return pairs._replace(attention=pairs.attention.reshape(len(pairs.query), -1).mean(axis=1, dtype=np.float32))
 
 
 def among(pairs: Pairs, words: np.ndarray) -> Pairs:
