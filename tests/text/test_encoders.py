@@ -49,8 +49,7 @@ def test_whole_words_of_every_tokenizer(name, tiny):
     if tokenizer != "byte-level":
         expected.remove("dates")
     assert sorted(got) == sorted(expected)
-    embeddings = wiki.word_embeddings(encoder, chunks.vocabulary)
-    assert embeddings.shape == (len(chunks.vocabulary), 16)
+    assert wiki.word_embeddings(encoder, chunks.vocabulary).shape == (len(chunks.vocabulary), 16)
 
 
 def test_specials_and_pieces_are_no_words(tiny):
@@ -124,6 +123,5 @@ def test_without_network_a_known_model_says_what_was_tried(monkeypatch):
 
 def test_loading_says_nothing(folders, capfd):
     wiki.load_encoder(str(folders / "bert"))
-    out, err = capfd.readouterr()
-    assert not out and not err
+    assert capfd.readouterr() == ("", "")
     assert logging.root.manager.disable == logging.NOTSET, "expected the user's setting back"

@@ -59,12 +59,8 @@ def load_encoder(name: str = "bundled") -> Encoder:
         with quiet():
             # A text starts with a word: byte-level BPE marks it as one only with a space before it.
             tokenizer = transformers.AutoTokenizer.from_pretrained(place, add_prefix_space=True)
-            options = {
-                "attn_implementation": "eager",
-                "trust_remote_code": False,
-                "use_safetensors": not remote or None,
-            }
-            model = transformers.AutoModel.from_pretrained(place, **options)
+            options = {"attn_implementation": "eager", "use_safetensors": not remote or None}
+            model = transformers.AutoModel.from_pretrained(place, trust_remote_code=False, **options)
     except Exception as error:  # transformers, huggingface_hub and safetensors each raise their own kinds
         if remote:
             raise ConnectionError(f"model {name} could not be fetched ({first_line(error)}): {OFFLINE}") from None
