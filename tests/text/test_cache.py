@@ -21,8 +21,7 @@ def folder():
 
 @pytest.fixture
 def counting():
-    """A computation that counts how often it ran."""
-    calls = []
+    calls = []  # an entry each time that the computation runs
     return calls, lambda: calls.append(1) or {"x": np.arange(300), "y": np.array(["a"])}
 
 

@@ -135,7 +135,7 @@ def _drawn_means(
             table = np.bincount(cell, weights, minlength=shape[0] * shape[1])
             tables.append(draws @ table.reshape(shape))  # (draws, groups)
     n_same, sum_same, n_different, sum_different = tables
-    both = (n_same > 0) & (n_different > 0)
+    both = n_different > 0  # where n_same is 0 its group has no weight
     total = np.where(both, n_same, 0).sum(axis=1)
     total[total == 0] = np.nan
     matched = n_same * sum_different / n_different.clip(1)  # as if there were as many of them as of the same topic
