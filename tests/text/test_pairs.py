@@ -99,11 +99,11 @@ def test_among_keeps_the_pairs_of_words_with_topics():
 
 
 def test_matched_means_by_loop():
-    _, pairs, _, masks = case(10)
-    got = wiki.matched_means(pairs, *masks, pairs.distance)
+    _, pairs, _, masks = case(10, n=200)
+    got = wiki.matched_means(pairs, *masks, pairs.place)
     same, different, total = 0.0, 0.0, 0
-    for d in set(pairs.distance):
-        inside = [pairs.attention[mask[pairs.query, pairs.key] & (pairs.distance == d)] for mask in masks]
+    for place in set(pairs.place):
+        inside = [pairs.attention[mask[pairs.query, pairs.key] & (pairs.place == place)] for mask in masks]
         if all(map(len, inside)):
             same, different = same + inside[0].sum(), different + len(inside[0]) * inside[1].mean()
             total += len(inside[0])
