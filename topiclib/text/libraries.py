@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import io
 import logging
 
 
@@ -16,23 +17,16 @@ def library(name: str):
 
 def first_line(error: Exception) -> str:
     """What an error says, in one line."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:150]
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:150]
 
 
 @contextlib.contextmanager
 def quiet():
     """No progress bars, no log of attempts to reach the network, no report of weights that an encoder leaves out."""
-    bars = library("transformers.utils.logging")
-    had_bars = bars.is_progress_bar_enabled()
-    levels = {name: logging.getLogger(name).level for name in ("transformers", "huggingface_hub", "datasets")}
-    bars.disable_progress_bar()
-    for name in levels:
-        logging.getLogger(name).setLevel(logging.ERROR)
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        yield
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
-        if had_bars:
-            bars.enable_progress_bar()
+        logging.disable(disabled)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .cache import cached, digest_of
+from .cache import cached
 from .corpus import Chunks
 from .encoders import Encoder, attention_weights
 
@@ -41,10 +41,10 @@ def cosines(embeddings: np.ndarray) -> np.ndarray:
 
 def pair_means(values: np.ndarray, same: np.ndarray, different: np.ndarray) -> Means:
     """Means of a (V, V) array over two masks of the same shape, every pair of words counting once."""
-    return Means(*(float(values[mask].mean(dtype=float)) for mask in (same, different)))
+    return Means(*(values[mask].mean(axis=0, dtype=float) for mask in (same, different)))
 
 
-def attention_pairs(encoder: Encoder, chunks: Chunks, chosen: np.ndarray, batch: int = 8) -> Pairs:
+def attention_pairs(encoder: Encoder, chunks: Chunks, chosen: np.ndarray) -> Pairs:
     """Attention between all words of the vocabulary in the chosen chunks, cached; the paper's length-normalised weight.
 
     A weight is multiplied by the chunk's number of tokens, so that uniform attention is 1 whatever the length (the
@@ -53,31 +53,24 @@ def attention_pairs(encoder: Encoder, chunks: Chunks, chosen: np.ndarray, batch:
 
     def run():
         parts = []
-        for start in range(0, len(chosen), batch):
-            picked = chosen[start : start + batch]
-            longest = chunks.lengths[picked].max()
-            ids = torch.from_numpy(chunks.ids[picked, :longest])
-            mask = torch.arange(longest) < torch.from_numpy(chunks.lengths[picked])[:, None]
-            for i, weights in zip(picked, attention_weights(encoder, ids, mask), strict=True):
-                place = np.flatnonzero(chunks.word[i, :longest] >= 0)
-                word = chunks.word[i, place]
-                query, key = np.nonzero(word[:, None] != word)
-                scaled = weights[:, :, place[query], place[key]] * chunks.lengths[i]  # (layers, heads, pairs)
-                distance = np.abs(place[query] - place[key])
-                article = np.full(len(query), chunks.article[i])
-                scaled = scaled.transpose(2, 0, 1).astype(np.float16)
-                parts.append((word[query], word[key], distance, article, i * chunks.ids.shape[1] + place[key], scaled))
-        return Pairs(*(np.concatenate(part) for part in zip(*parts, strict=True)))._asdict()
+        for i in chosen:
+            n, place = chunks.lengths[i], np.flatnonzero(chunks.word[i] >= 0)
+            word = chunks.word[i, place]
+            query, key = np.nonzero(word[:, None] != word)
+            weights = attention_weights(encoder, chunks.ids[i, :n])[:, :, place[query], place[key]]
+            scaled = (n * weights).transpose(2, 0, 1).astype(np.float16)  # (pairs, layers, heads)
+            distance, article = np.abs(place[query] - place[key]), np.full(len(query), chunks.article[i])
+            parts.append((word[query], word[key], distance, article, i * chunks.ids.shape[1] + place[key], scaled))
+        return Pairs(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
-    content = [chunks.ids[chosen], chunks.word[chosen], chunks.article[chosen]]
-    key = ("attention", digest_of(*encoder.model.state_dict().values()), encoder.model.config.num_attention_heads)
-    return Pairs(**cached((*key, digest_of(*content), torch.__version__), run))
+    weights = [weight.numpy() for weight in encoder.model.state_dict().values()]
+    text = (chunks.ids[chosen], chunks.word[chosen], chunks.article[chosen], chosen)
+    return cached(("attention", *weights, encoder.model.config.to_json_string(), *text, torch.__version__), run)
 
 
 def head_average(pairs: Pairs) -> Pairs:
     """The same pairs, attention averaged over layers and heads."""
-    n = len(pairs.query)
-    return pairs._replace(attention=pairs.attention.reshape(n, -1).mean(axis=1, dtype=np.float32))
+    return pairs._replace(attention=pairs.attention.reshape(len(pairs.query), -1).mean(axis=1, dtype=np.float32))
 
 
 def among(pairs: Pairs, words: np.ndarray) -> Pairs:
@@ -91,8 +84,7 @@ def among(pairs: Pairs, words: np.ndarray) -> Pairs:
 
 def attention_means(pairs: Pairs, same: np.ndarray, different: np.ndarray) -> Means:
     """Mean attention by topic relation, every pair of positions counting once; for each head if pairs have heads."""
-    means = (pairs.attention[mask[pairs.query, pairs.key]].mean(axis=0, dtype=float) for mask in (same, different))
-    return Means(*means)
+    return pair_means(pairs.attention, *(mask[pairs.query, pairs.key] for mask in (same, different)))
 
 
 def with_partner(pairs: Pairs, same: np.ndarray, different: np.ndarray, by: np.ndarray) -> np.ndarray:
@@ -111,44 +103,40 @@ def matched_means(pairs: Pairs, same: np.ndarray, different: np.ndarray, by: np.
     by: group of each pair, (n,), e.g. pairs.distance: then both kinds lie equally far apart. Groups that lack either
     kind are left out. Attention averaged over heads is wanted. NaN when no group has both.
     """
-    (n_same, sum_same), (n_different, sum_different) = _sums(pairs, same, different, by, np.zeros_like(by))
-    if not n_same.size:
-        return Means(np.nan, np.nan)
-    weight = n_same / n_same.sum()
-    return Means(float(np.sum(weight * sum_same / n_same)), float(np.sum(weight * sum_different / n_different)))
+    means = _drawn_means(pairs, same, different, by, np.zeros_like(by), np.ones((1, 1)))
+    return Means(*(float(mean[0]) for mean in means))
 
 
 def bootstrap_ratio(
-    pairs: Pairs,
-    same: np.ndarray,
-    different: np.ndarray,
-    rng: np.random.Generator,
-    by: np.ndarray | None = None,
+    pairs: Pairs, same: np.ndarray, different: np.ndarray, rng: np.random.Generator, by: np.ndarray | None = None
 ) -> tuple[float, float]:
     """95% interval of a ratio when whole articles are drawn anew, a thousand times: their pairs belong together.
 
     The ratio is that of `matched_means`, or, without groups `by`, of `attention_means`.
     """
     articles, row = np.unique(pairs.article, return_inverse=True)
-    kinds = _sums(pairs, same, different, np.zeros_like(row) if by is None else by, row)
     draws = rng.multinomial(len(articles), np.full(len(articles), 1 / len(articles)), size=1000).astype(float)
-    (n_same, sum_same), (n_different, sum_different) = [[draws @ table for table in kind] for kind in kinds]
-    both = (n_same > 0) & (n_different > 0)  # (draws, groups)
-    usable = both.any(axis=1)  # few articles can leave out a kind
-    same_sum = np.where(both, sum_same, 0).sum(axis=1)[usable]
-    different_sum = np.where(both, n_same * sum_different / n_different.clip(1), 0).sum(axis=1)[usable]
-    return tuple(float(x) for x in np.quantile(same_sum / different_sum, [0.025, 0.975]))
+    ratio = _drawn_means(pairs, same, different, np.zeros_like(row) if by is None else by, row, draws).ratio
+    low, high = np.nanquantile(ratio, [0.025, 0.975])  # few articles can leave out a kind
+    return float(low), float(high)
 
 
-def _sums(pairs: Pairs, same: np.ndarray, different: np.ndarray, by: np.ndarray, row: np.ndarray) -> list:
-    """For each kind the number of pairs and the sum of their attention, (rows, groups); groups that have both kinds."""
-    kept, n_rows = with_partner(pairs, same, different, by), row.max(initial=0) + 1
+def _drawn_means(
+    pairs: Pairs, same: np.ndarray, different: np.ndarray, by: np.ndarray, row: np.ndarray, draws: np.ndarray
+) -> Means:
+    """`matched_means` of the pairs in each draw, (draws,) each. draws: how often a row is drawn, (draws, rows)."""
+    kept = with_partner(pairs, same, different, by)
     groups, group = np.unique(by[kept], return_inverse=True)
-    query, key, attention, row = (column[kept] for column in (pairs.query, pairs.key, pairs.attention, row))
-    shape, found = (n_rows, len(groups)), []
+    shape, tables = (draws.shape[1], len(groups)), []
     for mask in (same, different):
-        kind = mask[query, key]
-        cell = row[kind] * shape[1] + group[kind]
-        tables = (np.bincount(cell, weights, minlength=shape[0] * shape[1]) for weights in (None, attention[kind]))
-        found.append([table.reshape(shape) for table in tables])
-    return found
+        kind = mask[pairs.query[kept], pairs.key[kept]]
+        cell = row[kept][kind] * shape[1] + group[kind]
+        for weights in (None, pairs.attention[kept][kind]):
+            table = np.bincount(cell, weights, minlength=shape[0] * shape[1])
+            tables.append(draws @ table.reshape(shape))  # (draws, groups)
+    n_same, sum_same, n_different, sum_different = tables
+    both = n_different > 0  # where n_same is 0 its group has no weight
+    total = np.where(both, n_same, 0).sum(axis=1)
+    total[total == 0] = np.nan
+    matched = n_same * sum_different / n_different.clip(1)  # as if there were as many of them as of the same topic
+    return Means(*(np.where(both, sums, 0).sum(axis=1) / total for sums in (sum_same, matched)))

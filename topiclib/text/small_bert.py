@@ -25,20 +25,17 @@ def train_small_bert(
     layers: int = 3,
     width: int = 64,
     initial_std: float = 1e-5,
-    learning_rate: float = 1e-3,
     epsilon: float = 1e-6,
     steps: int = 200,
-    batch: int = 16,
-    record_every: int = 5,
     seed: int = 0,
 ) -> SmallRun:
     """A BERT with two heads and W_K, W_Q, W_V near zero, trained from scratch by masked language modelling with Adam.
 
-    ids: (n, tokens), ids below vocabulary_size; batches run through them in random order. masking: `topiclib.Masking`.
+    ids: (n, tokens), ids below vocabulary_size; batches of 16, in random order. masking: `topiclib.Masking`.
     initial_std: of the entries of these three matrices; the rest, as in BERT, has 0.02. No dropout.
     epsilon: Adam's; it divides by the root mean square of recent gradients plus this. RuntimeError on divergence.
     """
-    transformers = library("transformers")
+    transformers, batch = library("transformers"), 16
     config = transformers.BertConfig(
         vocab_size=vocabulary_size,
         hidden_size=width,
@@ -58,11 +55,11 @@ def train_small_bert(
             for layer in attention:
                 for matrix in (layer.query, layer.key, layer.value):
                     matrix.weight.normal_(0, initial_std)
-    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, eps=epsilon)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, eps=epsilon)
     order = np.concatenate([rng.permutation(len(ids)) for _ in range(-(-steps * batch // len(ids)))])
     recorded, norms, losses = [], {"W_V": [], "W_K": [], "W_Q": []}, []
     for step in range(steps + 1):
-        if step % record_every == 0 or step == steps:
+        if step % 5 == 0 or step == steps:
             recorded.append(step)
             for name, part in (("W_V", "value"), ("W_K", "key"), ("W_Q", "query")):
                 norms[name].append([getattr(layer, part).weight.detach().norm().item() for layer in attention])
@@ -82,5 +79,5 @@ def train_small_bert(
         optimizer.step()
         losses.append(loss.item())
         if not np.isfinite(losses[-1]):
-            raise RuntimeError(f"training diverged at step {step}: lower learning_rate = {learning_rate:g}")
+            raise RuntimeError(f"training diverged at step {step}: the loss is {losses[-1]}")
     return SmallRun(np.array(recorded), {name: np.array(rows) for name, rows in norms.items()}, np.array(losses))

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_matrix, triu
 
-from .cache import cached, digest_of
+from .cache import cached
 from .libraries import library
 
 
@@ -11,14 +11,14 @@ def fit_lda(counts: np.ndarray, n_topics: int, seed: int) -> np.ndarray:
     """p(word | topic) by scikit-learn's batch LDA, (K, V), cached. counts: (n, V)."""
     decomposition = library("sklearn.decomposition")
     options = {"max_iter": 10, "max_doc_update_iter": 5, "learning_method": "batch", "random_state": seed}
+    table = csr_matrix(counts)
 
     def fit():
-        lda = decomposition.LatentDirichletAllocation(n_topics, **options)
-        weights = lda.fit(csr_matrix(counts)).components_
-        return {"p": weights / weights.sum(axis=1, keepdims=True)}
+        weights = decomposition.LatentDirichletAllocation(n_topics, **options).fit(table).components_
+        return weights / weights.sum(axis=1, keepdims=True)
 
-    key = ("lda", digest_of(counts), n_topics, options, library("sklearn").__version__)
-    return cached(key, fit)["p"]
+    content = (table.data, table.indices, table.indptr, table.shape)
+    return cached(("lda", *content, n_topics, options, library("sklearn").__version__), fit)
 
 
 def topic_words(p: np.ndarray, threshold: float, one_topic: bool) -> np.ndarray:
@@ -59,12 +59,10 @@ def top_cooccurring(counts: np.ndarray, number: int) -> np.ndarray:
     counts: (n, V). Ties at the cut are broken by order in the vocabulary. ValueError for more pairs than there are.
     """
     present = csr_matrix((counts > 0).astype(np.float32))
-    together = triu(present.T @ present, 1, format="csr")
-    together.sort_indices()
-    together = together.tocoo()
+    together = triu(present.T @ present, 1).tocsr()
     if not 0 < number <= together.nnz:
         raise ValueError(f"{number} pairs are wanted: {together.nnz} pairs stand together")
-    cut = np.partition(together.data, -number)[-number]
-    likely = np.flatnonzero(together.data >= cut)
-    top = likely[np.argsort(-together.data[likely], kind="stable")[:number]]
-    return np.stack([together.row[top], together.col[top]], axis=1)
+    together.sort_indices()
+    first, second = together.nonzero()
+    top = np.argsort(-together.data, kind="stable")[:number]
+    return np.stack([first[top], second[top]], axis=1)
