@@ -254,3 +254,8 @@ def _choose_at_least_one(chosen, lengths, p_m, rng):
     position = np.arange(N.sum()) - np.repeat(np.cumsum(N) - N, N)
     after = position - np.repeat(first, N)
     chosen[np.repeat(empty, lengths)] = (after == 0) | ((after > 0) & (rng.random(N.sum()) < p_m))
+
+
+def resample(counts: np.ndarray, P: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Documents of the same lengths, their words drawn independently from P, (n, V+1): topics without bursts."""
+    return rng.multinomial(counts.sum(axis=1), P / P.sum(axis=1, keepdims=True))

