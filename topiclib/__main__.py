@@ -14,11 +14,11 @@ from .book import sweep as sweeper
 
 
 @contextmanager
-def one_line():
-    """What is wrong with the command is said in one line."""
+def one_line(kind: type[Exception]):
+    """An error of this kind is said in one line."""
     try:
         yield
-    except ValueError as error:
+    except kind as error:
         raise click.ClickException(str(error)) from None
 
 
@@ -39,7 +39,7 @@ def run(notebooks, given, out, jobs):
     they go to runs/. -p without a notebook runs those that have the parameter. A notebook that fails changes nothing:
     what it did is kept as NAME.failed.ipynb.
     """
-    with one_line():
+    with one_line(ValueError):
         planned = runner.plan(notebooks, given, out)
     began, done, bad, width = time.monotonic(), 0, [], max(len(job.label) for job in planned)
     for one in runner.run_jobs(planned, jobs):
@@ -61,19 +61,19 @@ def sweep(words, out, jobs):
     """Run a notebook at every point of a grid of its parameters, e.g. sweep 03 optimizer=sgd,adam seed=0:4
 
     VALUES are separated by commas, or by semicolons if a value contains a comma ("models=a,b;c", or "models=a,b;" for
-    one value). A:B is the range of whole numbers from A to B, both included, for int parameters only. A point given
-    twice is run once.
+    one value). A:B is the range of whole numbers from A to B, both included, for int parameters only.
 
     The folder gets sweep.csv (a row for each run: parameters, seconds, error, every check's measurement and verdict),
     summary.csv with sweep.png and sweep.pdf (every check over the runs that differ in the parameter seed only: mean,
     standard deviation, share of runs in which it holds), and a folder for each run with its notebook and figures.
-    Rows are written as runs finish. The same command again, or one with more values, runs only what is missing or
-    failed. After a change of the notebook or of topiclib everything is run again, and the old table is kept as
-    sweep_VERSION.csv.
+    The same command again, or one with more values, runs only what is missing or failed. After a change of the notebook
+    or of topiclib everything is run again, and the old table is kept as sweep_VERSION.csv.
     """
-    with one_line():
+    with one_line(ValueError):
         planned = sweeper.plan(words, out)
-    sys.exit(0 if sweeper.carry_out(planned, jobs) else 1)
+    with one_line(OSError):  # a full disk
+        fine = sweeper.carry_out(planned, jobs)
+    sys.exit(0 if fine else 1)
 
 
 @main.command("report")
