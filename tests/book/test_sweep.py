@@ -194,6 +194,18 @@ def test_another_version_is_run_again_and_the_old_table_is_kept(first, project, 
     assert rows(out / "sweep.csv") == old, "back to a version that was set aside"
 
 
+def test_a_full_disk_is_one_line_and_ends_what_is_under_way(project, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sweep, "write_table", full)
+    (project / "slow").touch()
+    result = invoke("1", "n=2,4", "--jobs", "2", "--out", tmp_path)
+    assert result.exit_code == 1 and result.stderr == "Error: [Errno 28] No space left on device\n"
+    until(lambda: not left_over(project), seconds=10)
+    (project / "slow").unlink(missing_ok=True)
+
+
 def test_version_is_of_what_decides_the_numbers(project):
     notebook, module = project / "notebooks" / "02_other.ipynb", project / "topiclib" / "data.py"
     before = sweep.version(notebook)
