@@ -23,7 +23,7 @@ class OneLine(click.Group):
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be stopped like by Ctrl-C
         try:
             return super().invoke(ctx)
-        except ValueError as error:
+        except (ValueError, OSError) as error:  # a wrong word; a full disk
             raise click.ClickException(str(error)) from None
 
 

@@ -201,15 +201,15 @@ def _put_into_place(job: Job, notebook: Path, figures: Path, status: str) -> lis
     tidy(notebook, job.source)
     if status != "ok":
         os.replace(notebook, job.failed)
-        shown = job.failed
+        said, shown = "kept: ", job.failed
     else:
         for file in sorted(figures.iterdir()):
             os.replace(file, job.figures / file.name)
         os.replace(notebook, (job.folder or job.source.parent) / job.source.name)
         job.failed.unlink(missing_ok=True)
-        shown = job.folder
+        said, shown = "in ", job.folder
     root = parameters.ROOT
-    return [f"in {shown.relative_to(root) if shown.is_relative_to(root) else shown}"] if shown else []
+    return [f"{said}{shown.relative_to(root) if shown.is_relative_to(root) else shown}"] if shown else []
 
 
 def tidy(notebook: Path, committed: Path) -> None:
