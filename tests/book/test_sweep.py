@@ -3,7 +3,6 @@
 The notebooks are tiny ones in a project of their own.
 """
 
-import itertools
 import json
 import os
 import re
@@ -43,8 +42,11 @@ if n == 5:
 if n == 13:
     raise RuntimeError("first line\\nunlucky")
 """
-NOISE, POSITIVE, CONTROL = "Theorem 1 · n, with noise", "Theorem 2 · s", "Theorem 2 · control: s"
-AGAIN = "Theorem 2 · scale is positive, again · s"
+
+
+TWO = "Theorem 1 · n is two · check: n, with noise"
+POSITIVE, CONTROL = "Theorem 2 · scale is positive · check: s", "Theorem 2 · scale is positive · control: s"
+AGAIN = "Theorem 2 · scale is positive, again · check: s"
 
 
 def invoke(*words):
@@ -52,10 +54,17 @@ def invoke(*words):
 
 
 def said(result):
-    """The lines of a sweep, sorted but for the first and the last; seconds and counts left out."""
-    first, *lines, last = re.sub(r"\d+ s\b", "t s", result if isinstance(result, str) else result.stdout).splitlines()
-    assert [line.split()[2] for line in lines] == [first.split()[0]] * len(lines)
-    return [first.partition(";")[0], *sorted(line.partition("  ")[2] for line in lines), last]
+    """The lines of a sweep, the runs sorted; seconds left out."""
+    text = result if isinstance(result, str) else result.stdout
+    lines = re.sub(r"\d+ s\b", "t s", text).splitlines()
+    runs = sorted(line for line in lines if "  t s  " in line)
+    return [lines[0].partition(";")[0], *runs, *(line for line in lines[1:] if line not in runs)]
+
+
+def measured(out, *columns):
+    """The rows of the table in out, in the order of the runs, these columns only."""
+    (table,) = out.rglob("sweep.csv")
+    return [tuple(row[column] for column in columns) for row in rows(table)]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +88,7 @@ def first(out):
     return invoke("1", "n=2,3", "seed=0:1", "scale=1e0,1", "--jobs", "2", "--out", out)
 
 
-def test_every_run_has_its_row(first, out):
+def test_every_check_of_every_run_has_its_row(first, out):
     assert first.exit_code == 0 and first.stderr == "", first.output
     assert said(first) == [
         "4 runs of 01_tiny, 0 of them finished already",
@@ -87,68 +96,66 @@ def test_every_run_has_its_row(first, out):
         "n=2, seed=1, scale=1.0  t s  2 of 3 statements as expected",
         "n=3, seed=0, scale=1.0  t s  1 of 3 statements as expected",
         "n=3, seed=1, scale=1.0  t s  1 of 3 statements as expected",
+        f"holds in 1 of 2: n=2  {TWO}",
+        f"holds in 0 of 2: n=3  {TWO}",
+        f"holds in 0 of 2: n=3  {POSITIVE}",
+        "5 of 8 checks hold in all runs",
         "4 of 4 runs done in t s",
     ]
-    table = rows(out / "sweep.csv")
-    checks = [column for check in (NOISE, POSITIVE, CONTROL, AGAIN) for column in (check, f"{check} [holds]")]
-    assert list(table[0]) == [*"n scale words kind switch seed seconds error version".split(), *checks]
-    measured = [[row[name] for name in ("n", "seed", "error", *checks)] for row in table]
-    assert measured == [
-        ["2", "0", "", "2", "True", "1.0", "True", "-1.0", "True", "1.0", "True"],
-        ["2", "1", "", "3", "False", "1.0", "True", "-1.0", "True", "1.0", "True"],
-        ["3", "0", "", "3", "False", "", "False", "-1.0", "True", "1.0", "True"],
-        ["3", "1", "", "4", "False", "", "False", "-1.0", "True", "1.0", "True"],
+    got = measured(out, "n", "seed", "check", "measured", "holds")
+    assert got[:8] == [
+        ("2", "0", TWO, "2", "True"),
+        ("2", "0", POSITIVE, "1", "True"),
+        ("2", "0", CONTROL, "-1", "True"),
+        ("2", "0", AGAIN, "1", "True"),
+        ("2", "1", TWO, "3", "False"),
+        ("2", "1", POSITIVE, "1", "True"),
+        ("2", "1", CONTROL, "-1", "True"),
+        ("2", "1", AGAIN, "1", "True"),
     ]
-    assert all(float(row["seconds"]) > 0 for row in table) and {len(row["version"]) for row in table} == {12}
+    assert got[9] == ("3", "0", POSITIVE, "", "False") and len(got) == 16
 
 
 def test_every_run_has_a_folder_of_its_own(first, out, project):
-    points = {folder.name: {path.name for path in folder.iterdir()} for folder in out.iterdir() if folder.is_dir()}
+    (version,) = out.iterdir()
+    points = {folder.name: {path.name for path in folder.iterdir()} for folder in version.iterdir() if folder.is_dir()}
     results = {"01_tiny.ipynb", "statements_01.json"}
     assert points == {"defaults": results, "seed=1": results, "n=3": results, "n=3,seed=1": results}
-    record = json.loads((out / "n=3,seed=1" / "statements_01.json").read_text())
+    record = json.loads((version / "n=3,seed=1" / "statements_01.json").read_text())
     assert (record["parameters"]["n"], record["parameters"]["seed"]) == (3, 1)
     assert not (project / "runs").exists() and not list((project / "figures").iterdir())
 
 
 def test_summary_over_seeds(first, out):
-    got = {(row["n"], row["check"]): row for row in rows(out / "summary.csv")}
-    assert set(got) == set(itertools.product("23", [NOISE, POSITIVE, CONTROL, AGAIN]))
-    for key, measured, share in [
-        (("2", NOISE), [2, 3], 0.5),
-        (("3", NOISE), [3, 4], 0),
+    (table,) = out.rglob("summary.csv")
+    got = {(row["n"], row["check"]): row for row in rows(table)}
+    assert len(got) == 8 and "seed" not in rows(table)[0]
+    for key, values, share in [
+        (("2", TWO), [2, 3], 0.5),
+        (("3", TWO), [3, 4], 0),
         (("2", POSITIVE), [1, 1], 1),
         (("3", POSITIVE), [], 0),
     ]:
         row = got[key]
-        assert (row["mean"] == row["sd"] == "") if not measured else float(row["mean"]) == statistics.mean(measured)
-        assert not measured or float(row["sd"]) == pytest.approx(statistics.stdev(measured), rel=1e-5)
-        assert (float(row["holds"]), row["runs"]) == (share, "2")
-    assert (out / "sweep.png").is_file() and (out / "sweep.pdf").is_file()
+        assert (row["mean"] == row["sd"] == "") if not values else float(row["mean"]) == statistics.mean(values)
+        assert not values or float(row["sd"]) == pytest.approx(statistics.stdev(values), rel=1e-5)
+        assert (float(row["share"]), row["runs"]) == (share, "2")
 
 
-def test_a_run_that_fails_is_a_row_and_only_what_is_missing_or_failed_is_run(first, out):
+def test_only_what_is_missing_or_failed_is_run(first, out):
     result = invoke("1", "seed=0", "--out", out, "n=2,13,5")
     assert result.exit_code == 1 and result.stderr == "", result.output
-    killed = "its process was ended from outside (exit code -9)"
     assert said(result) == [
         "3 runs of 01_tiny, 1 of them finished already",
         "seed=0, n=13  t s  failed: RuntimeError in cell [4]: unlucky",
-        f"seed=0, n=5  t s  failed: {killed}",
-        "3 of 3 runs done in t s; 2 failed",
+        "seed=0, n=5  t s  failed: its process was ended from outside (exit code -9)",
+        "4 of 4 checks hold in all runs",
+        "1 of 3 runs done in t s; the same command runs the rest",
     ]
-    assert [(row["n"], row["error"], row[NOISE]) for row in rows(out / "sweep.csv")[4:]] == [
-        ("5", killed, ""),
-        ("13", "RuntimeError in cell [4]: unlucky", ""),
-    ]
-    assert b"unlucky" in (out / "n=13" / "01_tiny.failed.ipynb").read_bytes()
-    assert {row["n"] for row in rows(out / "summary.csv")} == {"2", "3"}
-    again = invoke("1", "seed=0", "--out", out, "n=2,13")
-    assert said(again)[:2] == [
-        "2 runs of 01_tiny, 1 of them finished already",
-        "seed=0, n=13  t s  failed: RuntimeError in cell [4]: unlucky",
-    ]
-    assert len(rows(out / "sweep.csv")) == 6, "the rows of the first grid are kept, and a failed one is replaced"
+    assert set(measured(out, "n")) == {("2",)}
+    (failed,) = out.rglob("n=13/*.ipynb")
+    assert failed.name == "01_tiny.failed.ipynb" and b"unlucky" in failed.read_bytes()
+    assert said(invoke("1", "seed=0", "--out", out, "n=2,13"))[0] == "2 runs of 01_tiny, 1 of them finished already"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found through /proc")
@@ -157,53 +164,37 @@ def test_a_stopped_sweep_keeps_what_is_finished_and_goes_on(project, tmp_path, n
     (project / "slow").touch()
     words = ["1", "n=2,4", "--jobs", "1", "--out", tmp_path]
     command = Command(project, "sweep", *words)
-    until(lambda: (tmp_path / "sweep.csv").is_file() and not (project / "slow").exists())
+    until(lambda: list(tmp_path.rglob("statements_01.json")) and not (project / "slow").exists())
     os.kill(command.process.pid, number)
     code, stdout, stderr = command.finish()
     until(lambda: not left_over(project), seconds=10)
-    assert [row["n"] for row in rows(tmp_path / "sweep.csv")] == ["2"]
-    assert [path.name for path in (tmp_path / "n=4").iterdir()] == ["01_tiny.failed.ipynb"]
+    (kept,) = tmp_path.rglob("n=4/*")
+    assert kept.name == "01_tiny.failed.ipynb"
     if number == signal.SIGINT:
         assert code == 1 and stderr == "", stdout + stderr
-        assert said(stdout)[-1] == "1 of 2 runs done in t s; interrupted, the same command goes on from here"
-        assert (tmp_path / "sweep.png").is_file()
+        assert said(stdout)[-1] == "1 of 2 runs done in t s; the same command runs the rest"
+        assert set(measured(tmp_path, "n")) == {("2",)}
     result = invoke(*words)
     assert result.exit_code == 0 and said(result)[0] == "2 runs of 01_tiny, 1 of them finished already"
-    assert [path.name for path in (tmp_path / "n=4").iterdir() if "failed" in path.name] == []
+    assert not list(tmp_path.rglob("*.failed.ipynb")) and set(measured(tmp_path, "n")) == {("2",), ("4",)}
 
 
-def test_another_version_is_run_again_and_the_old_table_is_kept(first, project, out, monkeypatch):
-    old, module = rows(out / "sweep.csv"), project / "topiclib" / "data.py"
+def test_another_version_of_the_code_has_a_folder_of_its_own(first, project, out):
+    module = project / "topiclib" / "data.py"
     module.write_text("a = 2\n")
-    result = invoke("1", "n=2", "--out", out)
-    assert said(result)[0] == "1 runs of 01_tiny, 0 of them finished already", result.output
-    (row,) = rows(out / "sweep.csv")
-    assert row["version"] != old[0]["version"] and rows(out / f"sweep_{old[0]['version']}.csv") == old
-
-    def changed(*arguments):
-        module.write_text("a = 3\n")
-        yield from run_jobs(*arguments)
-
-    run_jobs = sweep.run_jobs
-    monkeypatch.setattr(sweep, "run_jobs", changed)
-    result = invoke("1", "n=2:3", "--out", out)
-    assert result.exit_code == 1 and result.stderr.startswith("Error: the notebook or topiclib was changed while")
-    assert rows(out / "sweep.csv") == [row], "a row of two versions"
+    assert invoke("1", "n=2", "--out", out).stdout.startswith("1 runs of 01_tiny, 0 of them finished already")
+    assert len(list(out.iterdir())) == 2
     module.write_text("a = 1\n")
-    assert invoke("1", "n=2,3", "seed=0,1", "--out", out).stdout.startswith("4 runs of 01_tiny, 4 of them finished")
-    assert rows(out / "sweep.csv") == old, "back to a version that was set aside"
+    assert invoke("1", "n=2", "--out", out).stdout.startswith("1 runs of 01_tiny, 1 of them finished already")
 
 
-def test_a_full_disk_is_one_line_and_ends_what_is_under_way(project, tmp_path, monkeypatch):
+def test_a_full_disk_is_one_line(project, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sweep, "write_table", full)
-    (project / "slow").touch()
-    result = invoke("1", "n=2,4", "--jobs", "2", "--out", tmp_path)
+    monkeypatch.setattr(parameters, "write_whole", full)
+    result = invoke("1", "n=2", "--out", tmp_path)
     assert result.exit_code == 1 and result.stderr == "Error: [Errno 28] No space left on device\n"
-    until(lambda: not left_over(project), seconds=10)
-    (project / "slow").unlink(missing_ok=True)
 
 
 def test_version_is_of_what_decides_the_numbers(project):
@@ -247,57 +238,24 @@ def test_version_is_of_what_decides_the_numbers(project):
         (["1", "figures_dir=x"], "figures_dir is set by the runner: choose the folder with --out"),
         (["1", "n=1", "--out", "/dev/null/x"], "cannot write to /dev/null/x: Not a directory"),
         (["1", "n=1", "--out", "figures"], "holds the committed run: choose another folder"),
-        (["1", "n=1", "--out", "strange"], "is not the table of a sweep of this notebook: move it away"),
-        (["1", "n=1", "--out", "empty"], "is not the table of a sweep of this notebook: move it away"),
     ],
 )
 def test_mistakes_are_one_line_before_anything_starts(project, monkeypatch, words, said):
     monkeypatch.chdir(project)
     monkeypatch.setattr(sweep, "run_jobs", lambda *_: pytest.fail("a notebook was started"))
-    for name, content in [("strange", "a,b\n1,2\n"), ("empty", "")]:
-        (project / name).mkdir(exist_ok=True)
-        (project / name / "sweep.csv").write_text(content)
     result = invoke(*words)
     assert result.exit_code == 1 and said in result.stderr, result.output
     assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1 and result.stdout == ""
-    assert (project / "strange" / "sweep.csv").read_text() == "a,b\n1,2\n"
 
 
 def test_values(project, tmp_path):
-    def grid(*words):
-        return sweep.plan(("2", *words), tmp_path).grid
+    def grid(name, *words):
+        default = {"n": 2, "scale": 1.0, "switch": False, "words": "a"}[name]
+        return [job.injected.get(name, default) for job in sweep.plan(("2", *words), tmp_path)]
 
-    assert grid("n=1:3,7,2", "scale=1e-3,0.001,2", "switch=true,False") == {
-        "n": [1, 2, 3, 7], "scale": [0.001, 2.0], "switch": [True, False],
-    }  # fmt: skip
-    assert {type(value) for value in grid("scale=1,2")["scale"]} == {float}
-    assert grid("words=a,b c")["words"] == ["a", "b c"]
-    assert grid("words=a,b; c")["words"] == ["a,b", "c"] and grid("words=a,b;")["words"] == ["a,b"]
-    assert grid("words=C:/x=1")["words"] == ["C:/x=1"]
-
-
-def test_values_that_are_hard_to_write_are_read_back(project, tmp_path):
-    found = sweep.plan(("2", "n=2"), tmp_path).found
-    row = {name: str(parameter.default) for name, parameter in found.items()} | {"words": 'a "b",\nNA'}
-    for words in ('a "b",\nc', "NA", "true", "1.50", ""):
-        sweep.write_table(tmp_path / "sweep.csv", [row | {"words": words, "version": "one", "error": ""}])
-        assert list(sweep.finished_rows(tmp_path / "sweep.csv", found, "one")) == [(2, 1.0, words, "x", False, 0)]
-
-
-def test_the_figure_shows_what_does_not_hold_everywhere(project, tmp_path, monkeypatch):
-    planned = sweep.plan(("2", "n=2"), tmp_path)
-    default = {name: str(value) for name, value in planned.defaults.items()} | {"error": ""}
-    checks, table = [f"Theorem {i} · it" for i in range(60)], []
-    for n, seed in itertools.product((2, 3), (0, 1)):
-        verdicts = {f"{check} [holds]": str(check != checks[7] or n == 2 or seed == 1) for check in checks}
-        table.append(default | {"n": str(n), "seed": str(seed)} | dict.fromkeys(checks, "1.0") | verdicts)
-    del table[0][f"{checks[7]} [holds]"]
-    table.append(default | {"n": "4", "error": "failed"})
-    drawn = []
-    monkeypatch.setattr(sweep, "save_figure", lambda figure, *_: drawn.append(figure))
-    sweep.summarise(planned, table)
-    (axis,) = drawn[0].axes
-    assert drawn[0].get_suptitle() == "02_other: runs in which a check holds (4 runs, 1 more failed)"
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["Theorem 7 · it", "all 59 other checks"]
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["2", "3"]
-    assert [text.get_text() for text in axis.texts] == ["1/1", "1/2", "all", "all", "n"]
+    assert grid("n", "n=1:3,7,2") == [1, 2, 3, 7]
+    assert grid("scale", "scale=1e-3,0.001,2") == [0.001, 2.0] and type(grid("scale", "scale=2")[0]) is float
+    assert grid("switch", "switch=true,False") == [True, False]
+    assert grid("words", "words=b c,a") == ["b c", "a"]
+    assert grid("words", "words=a,b; c") == ["a,b", "c"] and grid("words", "words=a,b;") == ["a,b"]
+    assert grid("words", "words=C:/x=1") == ["C:/x=1"]

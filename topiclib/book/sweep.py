@@ -98,23 +98,24 @@ def summarise(jobs: list[Job], out: Path) -> None:
 
     Print the checks that do not hold in all of them.
     """
-    rows, names = [], list(own_parameters(jobs[0].source))
+    rows, found = [], own_parameters(jobs[0].source)
     for job in jobs:
-        values = {name: one.default for name, one in own_parameters(job.source).items()} | job.injected
+        values = {name: one.default for name, one in found.items()} | job.injected
         for statement in read_statements(job.figures, job.source):
-            said = {"paper": statement["paper"], "says": statement["says"]}
-            rows += [values | said | check for check in statement["checks"]]
+            for check in statement["checks"]:
+                said = f"{statement['paper']} · {statement['says']} · {check['kind']}: {check['name']}"
+                rows.append(values | {"check": said, "measured": check["measured"], "holds": check["holds"]})
     if not rows:
         return
     table = pd.DataFrame(rows).astype({"measured": float})
-    groups = table.groupby([*(name for name in names if name != "seed"), "paper", "says", "kind", "name"], sort=False)
-    columns = {"mean": ("measured", "mean"), "sd": ("measured", "std"), "holds": ("holds", "mean")}
+    groups = table.groupby([*(name for name in found if name != "seed"), "check"], sort=False)
+    columns = {"mean": ("measured", "mean"), "sd": ("measured", "std"), "share": ("holds", "mean")}
     summary = groups.agg(**columns, runs=("holds", "size")).reset_index()
     for name, content in (("sweep", table), ("summary", summary)):
         text = content.to_csv(index=False, float_format="%.6g", lineterminator="\n")
         parameters.write_whole(out / f"{name}.csv", text.encode())
-    varied = [name for name in names if summary[name].nunique() > 1]
-    for row in summary[summary.holds < 1].to_dict("records"):
+    varied = [name for name in found if name != "seed" and summary[name].nunique() > 1]
+    for row in summary[summary.share < 1].to_dict("records"):
         where = "".join(f"{name}={row[name]}  " for name in varied)
-        click.echo(f"holds in {row['holds'] * row['runs']:.0f} of {row['runs']}: {where}{row['paper']} · {row['name']}")
-    click.echo(f"{(summary.holds == 1).sum()} of {len(summary)} checks hold in all runs")
+        click.echo(f"holds in {row['share'] * row['runs']:.0f} of {row['runs']}: {where}{row['check']}")
+    click.echo(f"{(summary.share == 1).sum()} of {len(summary)} checks hold in all runs")
