@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from topiclib.book import parameters
-from topiclib.book.parameters import Parameter, check_parameters, check_values, read_parameters
+from topiclib.book.parameters import check_parameters, check_values, read_parameters
 
 CELL = """
 n_topics: int = 10  # topics T (at least 2)
@@ -46,7 +46,7 @@ def known(project):
 def test_read_parameters(known):
     assert {name: parameter.default for name, parameter in known.items()} == DEFAULTS
     assert known["p_m"].rule == "above 0, at most 1", "the rule is the last parenthesised clause of the comment"
-    assert known["optimizer"].choices == ["sgd", "adam"]
+    assert known["optimizer"].choices == ("sgd", "adam")
     assert known["use_bias"].rule == ""
 
 
@@ -105,15 +105,16 @@ def test_forbidden_values(known, name, value, message):
     assert str(error.value) == message
 
 
-def test_bounds_and_choices_of_numbers():
-    below = {"x": Parameter("x", float, 0.5, "", "at least 0, below 1")}
-    check_values(below, {"x": 0.0})
-    with pytest.raises(ValueError, match="must be at least 0, below 1"):
-        check_values(below, {"x": 1.0})
-    width = {"width": Parameter("width", int, 1, "", "1 | 2 | 4")}
-    check_values(width, {"width": 4})
-    with pytest.raises(ValueError, match="width = 3 is not allowed: choose one of 1, 2, 4"):
-        check_values(width, {"width": 3})
+def test_bounds_and_choices_of_numbers(tmp_path):
+    lines = "x: float = 0.5  # a share (at least 0, below 1)\nwidth: int = 1  # a width (1 | 2 | 4)"
+    known = read_parameters(write_notebook(tmp_path, lines))
+    check_values(known, {"x": 0.0, "width": 4})
+    for name, value, said in [
+        ("x", 1.0, "must be at least 0, below 1"),
+        ("width", 3, "width = 3 is not allowed: choose one of 1, 2, 4"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            check_values(known, {name: value})
 
 
 def test_an_unknown_name_says_what_there_is(known):

@@ -19,8 +19,8 @@ import math
 import operator
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]  # the repository: notebooks/, figures/ and runs/ are in it
 
@@ -29,28 +29,20 @@ TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 BOUNDS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """One line of a parameters cell; `rule` is the text of its last parenthesised clause, "" without one."""
+class Parameter(NamedTuple):
+    """One line of a parameters cell; `rule` is the text of its last parenthesised clause, "" without one.
+
+    choices: the allowed values of a rule such as `sgd | adam`; bounds: (comparison, bound) for each part of a rule such
+    as `above 0, at most 1`; each is empty for any other rule.
+    """
 
     name: str
     type: type
     default: int | float | str | bool
     help: str
     rule: str = ""
-
-    @property
-    def choices(self) -> list:
-        """The allowed values of a rule such as `sgd | adam`; an empty list for any other rule."""
-        return [self.type(choice.strip()) for choice in self.rule.split("|")] if "|" in self.rule else []
-
-    @property
-    def bounds(self) -> list:
-        """(comparison, bound) for each part of a rule such as `above 0, at most 1`."""
-        if not self.rule or "|" in self.rule:
-            return []
-        parts = [part.strip().rpartition(" ") for part in self.rule.split(",")]
-        return [(BOUNDS[words], float(number)) for words, _, number in parts]
+    choices: tuple = ()
+    bounds: tuple = ()
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -81,12 +73,14 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
 
 def _read_line(line: str, notebook: Path) -> Parameter:
     try:
-        name, kind, literal, comment = LINE.fullmatch(line.strip()).groups()
-        rules = ["", *re.findall(r"\(([^()]*)\)", comment)]
-        parameter = Parameter(name, TYPES[kind], ast.literal_eval(literal), comment, rules[-1])
-        bounds, choices = parameter.bounds, parameter.choices
-        if (bounds and kind in ("bool", "str")) or (choices and kind == "bool"):
-            raise ValueError("no rule for this type")
+        name, type_name, literal, comment = LINE.fullmatch(line.strip()).groups()
+        kind, rule, choices, bounds = TYPES[type_name], ["", *re.findall(r"\(([^()]*)\)", comment)][-1], (), ()
+        if rule and "|" in rule:
+            choices = tuple({int: int, float: float, str: str}[kind](choice.strip()) for choice in rule.split("|"))
+        elif rule:
+            parts = [part.strip().rpartition(" ") for part in rule.split(",")]
+            bounds = tuple((BOUNDS[words], {int: float, float: float}[kind](number)) for words, _, number in parts)
+        parameter = Parameter(name, kind, ast.literal_eval(literal), comment, rule, choices, bounds)
     except (AttributeError, KeyError, ValueError, SyntaxError):
         form = f"name: {' | '.join(TYPES)} = literal  # comment (above 0, at most 1) or (sgd | adam)"
         raise ValueError(f"{Path(notebook).name}: {line.strip()!r} is not of the form {form}") from None
