@@ -16,11 +16,11 @@ from .book import sweep as sweeper
 
 
 class OneLine(click.Group):
-    """A group of commands in which what is wrong is said in one line."""
+    """Commands that say in one line what is wrong, and that SIGTERM stops like Ctrl-C."""
 
     def invoke(self, ctx):
         """Run the command that was asked for."""
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be stopped like by Ctrl-C
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             return super().invoke(ctx)
         except (ValueError, OSError) as error:  # a wrong word; a full disk
@@ -67,8 +67,7 @@ def run(notebooks, given, out, jobs):
 def sweep(words, out, jobs):
     """Run a notebook at every point of a grid of its parameters, e.g. sweep 03 optimizer=sgd,adam seed=0:4
 
-    VALUES are separated by commas, or by semicolons if a value contains a comma ("models=a,b;c", or "models=a,b;" for
-    one value). A:B is the range of whole numbers from A to B, both included, for int parameters only.
+    VALUES are separated by commas; A:B is the range of whole numbers from A to B, both included.
 
     In the folder, in one of its own for this version of the code, every run has a folder; sweep.csv has a row for each
     check of each run, summary.csv the checks over runs that differ in their seed only. The same command again, or one

@@ -33,7 +33,7 @@ def plan(words: tuple[str, ...], out: Path | None = None) -> list[Job]:
             raise ValueError(f"{word} is not of the form NAME=V1,V2 or NAME=A:B")
         if name in grid:
             raise ValueError(f"{name} is given more than once: list its values in one, {name}=V1,V2")
-        values = [parse_value(found, name, part, notebook.stem) for part in _parts(name, text, found)]
+        values = [parse_value(found, name, part, notebook.stem) for part in _parts(text)]
         grid[name] = list(dict.fromkeys(map(found[name].type, values)))  # 1 and 1.0 are one value
     if (runs := math.prod(map(len, grid.values()))) > LIMIT:
         raise ValueError(f"the grid has {runs} points: at most {LIMIT} runs are allowed")
@@ -48,19 +48,14 @@ def plan(words: tuple[str, ...], out: Path | None = None) -> list[Job]:
     return jobs
 
 
-def _parts(name: str, text: str, found: dict[str, parameters.Parameter]) -> list[str]:
-    kind, parts = found[name].type if name in found else None, []
-    for part in map(str.strip, text.removesuffix(";").split(";") if ";" in text else text.split(",")):
-        ends = re.fullmatch(r"(-?\d+):(-?\d+)", part)
-        if not part:
-            raise ValueError(f"{name}={text} has an empty value")
-        if kind is float and ":" in part:
-            raise ValueError(f"{name}={text}: a range is for int parameters: list the values")
-        if kind is int and ends:
-            first, last = map(int, ends.groups())
-            if not 0 <= last - first < LIMIT:
-                raise ValueError(f"{name}={text}: A:B wants B at least A, and at most {LIMIT} values")
-            parts += map(str, range(first, last + 1))
+def _parts(text: str) -> list[str]:
+    parts = []
+    for part in map(str.strip, text.split(",")):
+        if ends := re.fullmatch(r"(-?\d+):(-?\d+)", part):
+            numbers = range(int(ends[1]), int(ends[2]) + 1)
+            if not 0 < len(numbers) <= LIMIT:
+                raise ValueError(f"{part} is not allowed: A:B wants B at least A, and at most {LIMIT} values")
+            parts += map(str, numbers)
         else:
             parts.append(part)
     return parts
