@@ -61,7 +61,7 @@ def test_what_a_run_raises_is_raised_here_and_the_others_are_ended(tmp_path):
 
 
 def test_a_killed_run_and_a_result_that_cannot_be_sent_are_clear_errors():
-    with pytest.raises(RuntimeError, match=r"its process was ended from outside \(exit code -9\)"):
+    with pytest.raises(RuntimeError, match=r"its process was ended from outside"):
         in_parallel(lambda i: os.kill(os.getpid(), signal.SIGKILL), [(0,), (1,)])
     with pytest.raises(Exception, match="lambda"):
         in_parallel(lambda i: lambda: i, [(0,), (1,)])

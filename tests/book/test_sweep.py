@@ -148,7 +148,7 @@ def test_only_what_is_missing_or_failed_is_run(first, out):
     assert said(result) == [
         "3 runs of 01_tiny, 1 of them finished already",
         "seed=0, n=13  t s  failed: RuntimeError in cell [4]: unlucky",
-        "seed=0, n=5  t s  failed: its process was ended from outside (exit code -9)",
+        "seed=0, n=5  t s  failed: its process was ended from outside",
         "4 of 4 checks hold in all runs",
         "1 of 3 runs done in t s; the same command runs the rest",
     ]

@@ -10,7 +10,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
-from typing import NamedTuple
 
 import torch
 
@@ -18,16 +17,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 30  # seconds for an interrupted process to tidy up
 
 
-class Done(NamedTuple):
-    """Call number `index` has ended: with its result, or with an error."""
-
-    index: int
-    result: object
-    error: Exception | None
-
-
-def each_done(function: Callable, arguments: Sequence[tuple], number: int) -> Iterator[Done]:
-    """function(*a) for each of the arguments, `number` at a time, each in a process of its own; yielded as they end.
+def each_done(function: Callable, arguments: Sequence[tuple], number: int) -> Iterator[tuple]:
+    """function(*a) for all arguments, `number` at a time, a process for each: (index, result, error) as they end.
 
     Forked on Linux: a process inherits what it needs, and only its result is pickled. A killed one is a RuntimeError.
     Processes that the caller no longer waits for are interrupted, as by Ctrl-C, and killed if that does not end them.
@@ -53,12 +44,10 @@ def each_done(function: Callable, arguments: Sequence[tuple], number: int) -> It
                 try:
                     result, error = pickle.loads(connection.recv_bytes())
                 except EOFError:
-                    process.join()
-                    code = process.exitcode
-                    result, error = None, RuntimeError(f"its process was ended from outside (exit code {code})")
+                    result, error = None, RuntimeError("its process was ended from outside")
                 process.join()
                 del running[connection]
-                yield Done(index, result, error)
+                yield index, result, error
     finally:
         for _, process in running.values():
             os.kill(process.pid, signal.SIGINT)
@@ -76,12 +65,12 @@ def in_parallel(function: Callable, arguments: Sequence[tuple]) -> list:
     if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2 or len(arguments) < 2:
         return [function(*a) for a in arguments]
     torch.optim.SGD([torch.zeros(1)])  # makes torch import what optimizers need: once here, not in each process
-    results = [None] * len(arguments)
-    for done in each_done(function, arguments, 2):
-        if done.error:
-            raise done.error
-        results[done.index] = done.result
-    return results
+    results = {}
+    for index, result, error in each_done(function, arguments, 2):
+        if error:
+            raise error
+        results[index] = result
+    return [results[index] for index in range(len(arguments))]
 
 
 def _call(connection: Connection, function: Callable, arguments: tuple) -> None:
@@ -90,7 +79,11 @@ def _call(connection: Connection, function: Callable, arguments: tuple) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        _die_with_parent()
+        if sys.platform == "linux":
+            # As if by Ctrl-C, so that what this process has begun, such as a kernel, is ended, too.
+            ctypes.CDLL(None).prctl(1, signal.SIGINT)  # PR_SET_PDEATHSIG
+            if os.getppid() != multiprocessing.parent_process().pid:  # gone already
+                return
         content = pickle.dumps((function(*arguments), None))  # by value: tensors would be shared through open files
     except KeyboardInterrupt:
         return
@@ -98,11 +91,3 @@ def _call(connection: Connection, function: Callable, arguments: tuple) -> None:
         error.add_note(traceback.format_exc())  # a traceback itself does not travel
         content = pickle.dumps((None, error))
     connection.send_bytes(content)
-
-
-def _die_with_parent() -> None:
-    # As if by Ctrl-C, so that what this process has begun, such as a kernel, is ended, too. Linux only.
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGINT)  # PR_SET_PDEATHSIG
-        if os.getppid() != multiprocessing.parent_process().pid:  # gone already
-            raise KeyboardInterrupt

@@ -43,15 +43,14 @@ def save_figure(figure, folder: Path, name: str) -> None:
 
     Also lays the figure out for good: the other format, and the notebook, keep the layout.
     """
-    contents = {}
+    contents = []
     for ending, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None, "Producer": None})):
         content = io.BytesIO()
         figure.savefig(content, format=ending, metadata=metadata)
         figure.set_layout_engine("none")
-        contents[f"{name}.{ending}"] = content.getvalue()
-    committed = {file: ROOT / "figures" / file for file in contents}
-    if all(path.is_file() for path in committed.values()):
-        kept = {file: path.read_bytes() for file, path in committed.items()}
-        contents = kept if looks_same(contents[f"{name}.png"], kept[f"{name}.png"]) else contents
-    for file, content in contents.items():
-        write_whole(Path(folder) / file, content)
+        contents.append(content.getvalue())
+    committed = [ROOT / "figures" / f"{name}.{ending}" for ending in ("png", "pdf")]
+    if all(path.is_file() for path in committed) and looks_same(contents[0], committed[0].read_bytes()):
+        contents = [path.read_bytes() for path in committed]
+    for path, content in zip(committed, contents, strict=True):
+        write_whole(Path(folder) / path.name, content)

@@ -135,9 +135,8 @@ def check_writable(folder: Path) -> None:
 def run_jobs(jobs: list[Job], number: int) -> Iterator[tuple[Job, Outcome]]:
     """Run jobs, `number` at a time, each in a process of its own; yield each with its outcome when it is done."""
     began = time.monotonic()
-    for done in each_done(run_one, [(job,) for job in jobs], number):
-        killed = Outcome("failed", [str(done.error)], time.monotonic() - began)
-        yield jobs[done.index], done.result or killed
+    for index, outcome, error in each_done(run_one, [(job,) for job in jobs], number):
+        yield jobs[index], outcome or Outcome("failed", [str(error)], time.monotonic() - began)
 
 
 def run_one(job: Job) -> Outcome:
