@@ -52,8 +52,8 @@ def position_by_position(model, documents, loss):
     for shown, chosen, words in documents:
         X = torch.eye(TOPICS.V + 1, dtype=torch.float64)[:, shown]  # (V+1, N)
         Z = part["W_E"] @ X  # (d, N)
-        K, Q = part["W_K"] @ Z + part["b_K"][:, None], part["W_Q"] @ Z + part["b_Q"][:, None]  # (d, N)
-        score = K.T @ Q / model.d**0.5  # (N, N): key i, query j
+        K, Q = part["W_K"] @ Z + part["b_K"][:, None], part["W_Q"] @ Z + part["b_Q"][:, None]  # (d_head, N)
+        score = K.T @ Q / len(K) ** 0.5  # (N, N): key i, query j
         allowed = {"attended": shown >= 0, "excluded": shown != 0, "unchosen": ~chosen}[model.mask_keys]
         weight = torch.exp(score) * torch.from_numpy(allowed.astype(float))[:, None]  # (N, N)
         A = weight / weight.sum(0) if allowed.any() else weight  # (N, N), columns sum to 1
@@ -76,22 +76,24 @@ def on_counts(model, masked, loss, batch_size):
 @pytest.mark.parametrize("mask_keys", ["attended", "excluded", "unchosen"])
 @pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
 @pytest.mark.parametrize(
-    "trained",
+    ("trained", "d_head"),
     [
-        WEIGHTS,
-        WEIGHTS + BIASES,
-        ("W_E", *WEIGHTS),
-        ("W_E", "W_pred", *WEIGHTS, *BIASES),
-        ("W_E",),
-        ("W_V", "b_V", "b_pred"),
+        (WEIGHTS, None),
+        (WEIGHTS + BIASES, None),
+        (WEIGHTS + BIASES, 2),
+        (("W_E", *WEIGHTS), None),
+        (("W_E", *WEIGHTS), 1),
+        (("W_E", "W_pred", *WEIGHTS, *BIASES), 6),
+        (("W_E",), None),
+        (("W_V", "b_V", "b_pred"), None),
     ],
-    ids=["one-hot", "one-hot biases", "tied", "untied biases", "embeddings only", "uniform"],
+    ids=str,
 )
-def test_counts_equal_positions(trained, loss, mask_keys):
+def test_counts_equal_positions(trained, d_head, loss, mask_keys):
     rng = np.random.default_rng(1)
     documents = token_documents(rng)
     d = 4 if "W_E" in trained else None
-    model = tl.TopicTransformer(TOPICS, trained, d=d, scale=0.8, mask_keys=mask_keys, seed=3)
+    model = tl.TopicTransformer(TOPICS, trained, d=d, d_head=d_head, scale=0.8, mask_keys=mask_keys, seed=3)
     with torch.no_grad():
         for name in BIASES:
             if name in trained:
@@ -175,6 +177,14 @@ def test_huge_scores_pick_one_key():
     assert gradient.isfinite().all()
 
 
+def test_narrow_keys_and_queries_leave_the_other_parts_as_they_are():
+    full, same, narrow = (tl.TopicTransformer(TOPICS, WEIGHTS, d_head=h, seed=3) for h in (None, TOPICS.V + 1, 2))
+    assert narrow.W_K.shape == narrow.W_Q.shape == (2, TOPICS.V + 1)
+    assert all(np.array_equal(full.numpy(name), same.numpy(name)) for name in WEIGHTS)
+    others = [tl.TopicTransformer(TOPICS, ("W_V",), d_head=h, seed=3) for h in (2, 3)]
+    assert all(np.array_equal(narrow.numpy("W_V"), other.numpy("W_V")) for other in others)
+
+
 def test_neutral_parts():
     model = tl.TopicTransformer(TOPICS, ("b_pred",))
     identity = np.eye(TOPICS.V + 1)
@@ -192,6 +202,7 @@ def test_neutral_parts():
         ({"d": 5}, "d = 5 is not allowed with one-hot words: d = V \\+ 1 = 7"),
         ({"initial": {"W_V": np.eye(3)}}, "W_V of shape \\(3, 3\\) is not allowed: \\(7, 7\\) is wanted"),
         ({"trained": ("W_E",), "d": 0}, "d = 0 is not allowed"),
+        ({"d_head": 0}, "d_head = 0 is not allowed"),
     ],
 )
 def test_errors(arguments, message):

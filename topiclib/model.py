@@ -41,11 +41,13 @@ class TopicTransformer(nn.Module):
         N(0, scale^2), a trained bias at 0. A part neither trained nor given is neutral: W_E = I (one-hot words),
         W_V = I, W_K = W_Q = 0 (uniform attention), W_pred = W_E' (tied), biases 0.
     d: embedding dimension; V + 1 by default, and always for one-hot words.
+    d_head: dimension of keys and queries; d by default. Narrow ones, as in heads, make a step cheaper.
     mask_keys: which keys are attended: all ("attended", equation 5 as written), all but [MASK] ("excluded", the rule
         behind Theorems 3 and 5), or those of positions that were not chosen ("unchosen", the released code).
         A query without any key gets attention 0, so f = b_pred.
 
-    Shapes: W_E (d, V+1); W_K, W_Q, W_V (d, d); W_pred (V+1, d); b_K, b_Q, b_V (d,); b_pred (V+1,).
+    Shapes: W_E (d, V+1); W_K, W_Q (d_head, d); W_V (d, d); W_pred (V+1, d);
+    b_K, b_Q (d_head,); b_V (d,); b_pred (V+1,).
     ValueError for an unknown name or rule, or a wrong shape.
     """
 
@@ -55,6 +57,7 @@ class TopicTransformer(nn.Module):
         trained: tuple[str, ...] = ("W_V",),
         *,
         d: int | None = None,
+        d_head: int | None = None,
         initial: Mapping[str, np.ndarray] | None = None,
         scale: float = 0.02,
         mask_keys: str = "attended",
@@ -63,9 +66,11 @@ class TopicTransformer(nn.Module):
         super().__init__()
         width, initial = topics.V + 1, dict(initial or {})
         d = width if d is None else d
+        d_head = d if d_head is None else d_head
         check_integer("d", d, 1)
-        shapes = {"W_E": (d, width), "W_K": (d, d), "W_Q": (d, d), "W_V": (d, d), "W_pred": (width, d)}
-        shapes |= {"b_K": (d,), "b_Q": (d,), "b_V": (d,), "b_pred": (width,)}
+        check_integer("d_head", d_head, 1)
+        shapes = {"W_E": (d, width), "W_K": (d_head, d), "W_Q": (d_head, d), "W_V": (d, d), "W_pred": (width, d)}
+        shapes |= {"b_K": (d_head,), "b_Q": (d_head,), "b_V": (d,), "b_pred": (width,)}
         trained = (trained,) if isinstance(trained, str) else tuple(trained)
         named = set(trained) | set(initial)
         for name in sorted(named - set(shapes)):
@@ -75,17 +80,19 @@ class TopicTransformer(nn.Module):
         if "W_E" not in named and d != width:
             raise ValueError(f"d = {d} is not allowed with one-hot words: d = V + 1 = {width}, or train W_E")
 
-        self.topics, self.d, self.mask_keys = topics, d, mask_keys
+        self.topics, self.d, self.d_head, self.mask_keys = topics, d, d_head, mask_keys
         self.one_hot, self.tied, self.identity_value = ("W_E" not in named, "W_pred" not in named, "W_V" not in named)
         self.uniform, self.biased = (not named & {"W_K", "W_Q", "b_K", "b_Q"}, bool(named & {"b_K", "b_Q", "b_V"}))
         rng = np.random.default_rng(seed)
+        # Narrow keys and queries have a stream of their own: the other parts do not change with d_head.
+        narrow = rng if d_head == d else np.random.default_rng([seed, 5])
         for name, shape in shapes.items():
             if name in initial:
                 value = np.array(initial[name], dtype=float)
                 if value.shape != shape:
                     raise ValueError(f"{name} of shape {value.shape} is not allowed: {shape} is wanted")
             elif name in trained and name.startswith("W"):
-                value = scale * rng.standard_normal(shape)
+                value = scale * (narrow if name in ("W_K", "W_Q") else rng).standard_normal(shape)
             else:
                 value = np.eye(*shape) if name in ("W_E", "W_V") else np.zeros(shape)
             if name != "W_pred" or not self.tied:
@@ -96,11 +103,11 @@ class TopicTransformer(nn.Module):
         return getattr(self, name).detach().numpy().copy()
 
     def scores(self) -> torch.Tensor:
-        """S, (V+1, V+1): the score of key word l (row) for query word q (column), 1/sqrt(d) included."""
-        keys, queries = (self.W_K, self.W_Q) if self.one_hot else (self.W_K @ self.W_E, self.W_Q @ self.W_E)  # (d, V+1)
+        """S, (V+1, V+1): the score of key word l (row) for query word q (column), 1/sqrt(d_head) included."""
+        keys, queries = (self.W_K, self.W_Q) if self.one_hot else (self.W_K @ self.W_E, self.W_Q @ self.W_E)
         if self.biased:
             keys, queries = keys + self.b_K[:, None], queries + self.b_Q[:, None]
-        return keys.T @ queries / self.d**0.5  # (V+1, V+1)
+        return keys.T @ queries / self.d_head**0.5  # (V+1, V+1)
 
     def values(self) -> torch.Tensor:
         """U = W_pred (W_V W_E + b_V), (V+1, V+1): column l is the prediction that attention to word l alone gives."""
