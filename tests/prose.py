@@ -18,17 +18,17 @@ LEFT_OUT = [
     r"\$[^$]*\$",
     r"\]\([^)]*\)",
     r"<[^>]*>",
-    r"^#+.*$",
+    r"^#+[^\n]*$",
     r"Runs in about .*?\.",
     r"\b(?:19|20)\d\d\b",  # years
     rf"\b{NAMED}[\s\xa0]+[A-Z]?\.?\d[\d.]*(?:(?:,| and| to|–|-|, and)\s*[A-Z]?\.?\d[\d.]*)*",
     r"\b[A-Za-z]+[-_]?\d[\w.-]*",  # L2, tab1, all-MiniLM-L6
 ]
-NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))(?:e[-+]?\d+)?(?:\s?%)?")
+NUMBER = re.compile(r"(?<![\w.,])[-−]?(?:\d+(?:[,_]\d{3})*(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?(?:\s?%)?")
 
 
 class Number(NamedTuple):
-    """A number as it is written, its value, and half a unit of its last digit."""
+    """A number as it is written, its size without sign, and half a unit of its last digit."""
 
     text: str
     value: float
@@ -36,11 +36,11 @@ class Number(NamedTuple):
 
 
 def numbers(text: str) -> list[Number]:
-    """The numbers in text, "12%" being 0.12."""
+    """The numbers in text; "12%" is 0.12. A sign is left out: prose says "falls by 3"."""
     found = []
     for match in NUMBER.finditer(text):
         written = match.group().strip()
-        plain = written.rstrip("% ").replace(",", "").replace("−", "-")
+        plain = written.rstrip("% ").replace(",", "").replace("_", "").replace("−", "-")
         if not re.search(r"\d", plain):
             continue
         scale = 0.01 if written.endswith("%") else 1.0
@@ -53,9 +53,7 @@ def numbers(text: str) -> list[Number]:
 def prose(markdown: str) -> str:
     """The sentences of a markdown cell, without formulas, code, links and the numbers of figures and theorems."""
     for pattern in LEFT_OUT:
-        markdown = re.sub(
-            pattern, " ", markdown, flags=re.DOTALL if "```" in pattern or "$$" in pattern else re.MULTILINE
-        )
+        markdown = re.sub(pattern, " ", markdown, flags=re.DOTALL | re.MULTILINE)
     return markdown
 
 

@@ -4,16 +4,20 @@ import ast
 import itertools
 import json
 import re
+from collections import Counter
 from functools import cache
 
 import nbformat
 import papermill
 import pytest
+from prose import unsupported
 
 from topiclib.book import parameters
 
 NOTEBOOKS = sorted((parameters.ROOT / "notebooks").glob("*.ipynb"))
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+# Numbers in a notebook's prose that it does not measure: notebook -> {number: why}.
+ELSEWHERE: dict[str, dict[str, str]] = {}
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -87,7 +91,7 @@ def test_every_line_of_the_parameters_cell_is_documented(path):
 def test_parameters_are_checked_in_the_next_cell(path):
     cells = code_cells(path)
     after = cells[cells.index(tagged(path, "parameters")[0]) + 1].source
-    expected = f'check_parameters("{path.stem}", globals())'
+    expected = f'book = tl.begin("{path.stem}", globals())'
     assert expected in after, f"expected {expected} in the cell after the parameters, got {after!r}: a copied name?"
 
 
@@ -175,16 +179,8 @@ def test_nbval_compares_enough(path):
 
 @every_notebook
 def test_no_cell_is_hidden_from_nbval(path):
-    """But for a widget, whose cell is marked in its first line and says why in the next."""
     cells = read(path).cells
-    widgets = [
-        cell for cell in cells if cell.source.startswith("# NBVAL_IGNORE_OUTPUT\n# The output is not compared: ")
-    ]
-    assert all("widgets." in cell.source for cell in widgets) and len(widgets) <= 1, (
-        f"expected at most one ignored cell, with a widget, got {[cell.source[:200] for cell in widgets]}"
-    )
-    others = [cell for cell in cells if cell not in widgets]
-    got = [cell.source for cell in others if "NBVAL_" in cell.source or "nbval" in str(cell.metadata.get("tags", []))]
+    got = [cell.source for cell in cells if "NBVAL_" in cell.source or "nbval" in str(cell.metadata.get("tags", []))]
     got += [cell.source for cell in cells if "raises-exception" in cell.metadata.get("tags", [])]
     assert not got, f"expected every output to be compared, got {got[:1]}: print fewer digits instead"
 
@@ -214,11 +210,11 @@ def test_size(path):
 
 
 @every_notebook
-def test_claims_hold_and_agree_with_the_last_cell(path):
+def test_statements_come_out_as_expected_and_as_printed(path):
     last = code_cells(path)[-1]
-    assert "write_table(" in last.source, f"expected write_table in the last code cell, got {last.source!r}"
+    assert last.source.strip() == "book.finish()", f"expected book.finish() in the last cell, got {last.source!r}"
 
-    record = parameters.ROOT / "figures" / f"claims_{path.stem[:2]}.json"
+    record = parameters.ROOT / "figures" / f"statements_{path.stem[:2]}.json"
     how = f"commit the notebook and figures/ as `python -m topiclib run {path.stem[:2]}` wrote them, together"
     assert record.is_file(), f"expected figures/{record.name}, got no such file: {how}"
     written = json.loads(record.read_text(encoding="utf-8"))
@@ -227,26 +223,54 @@ def test_claims_hold_and_agree_with_the_last_cell(path):
         f"expected the defaults {defaults(path)}, got {written['parameters']}: if a default was changed on purpose, "
         f"delete the record, then {how}"
     )
-    failed = [claim["says"] for claim in written["claims"] if not claim["holds"]]
-    assert written["claims"] and not failed, f"expected that every claim holds, got {failed or 'no claims'}"
+    statements = written["statements"]
+    failed = [one["says"] for one in statements if not one["as_expected"]]
+    assert statements and not failed, f"expected every statement as expected, got {failed or 'none'}"
+    checks = sum(len(one["checks"]) for one in statements)
+    summary = f"{len(statements)} of {len(statements)} statements as expected, {checks} checks"
+    assert text_of(last.outputs[-1]).splitlines()[-1] == summary, how
 
-    # The printed table, the Markdown table and the record say the same. Long sentences are wrapped in the first.
-    printed = "".join(text_of(output) for output in last.outputs).splitlines()
-    assert len(printed) > 4, f"expected the table of claims as the output of the last cell, got {printed}: {how}"
-    markdown = record.with_suffix(".md").read_text(encoding="utf-8").splitlines()
-    assert printed[-1] == markdown[-1] == f"{len(written['claims'])} of {len(written['claims'])} claims hold", how
-    in_cell = []
-    for line in printed[2:-2]:
-        sentence, *numbers = line.rsplit(" | ", 3)
-        if numbers:
-            in_cell.append([sentence.strip(), *map(str.strip, numbers)])
-        else:
-            in_cell[-1][0] += f" {sentence.strip()}"
-    rows = [[cell.replace(r"\|", "|") for cell in line[2:-2].split(" | ")] for line in markdown[2:-2]]
-    in_file = [[f"{paper}: {says}", *numbers] for paper, says, *numbers in rows]
-    assert in_cell == in_file, f"expected {in_file} as in figures/{record.stem}.md, got {in_cell}: {how}"
-    in_record = [claim["says"] for claim in written["claims"]]
-    assert [says for _, says, *_ in rows] == in_record, f"expected the claims of figures/{record.name}: {how}"
+    printed = " ".join(" ".join(map(text_of, outputs(path))).split())
+    for one in statements:
+        for wanted in (f"{one['paper']} · {one['says']} [{one['verdict']}]", one["instead"]):
+            assert " ".join(wanted.split()) in printed, f"expected {wanted!r} in an output: {how}"
+        for check in one["checks"]:
+            row = f"{check['measured']} {check['expected']}"
+            assert row in printed, f"expected {row!r} of {check['name']} in an output: {how}"
+
+
+@every_notebook
+def test_what_shows_that_a_statement_stops_holding(path):
+    record = parameters.ROOT / "figures" / f"statements_{path.stem[:2]}.json"
+    for one in json.loads(record.read_text(encoding="utf-8"))["statements"]:
+        outside = [check["name"] for check in one["checks"] if check["kind"] == "outside"]
+        assert bool(one["only"]) == bool(outside), (
+            f"expected only= and s.outside(...) together, got only={one['only']!r} and {outside} in {one['says']!r}"
+        )
+
+
+@every_notebook
+def test_every_number_in_the_prose_is_measured(path):
+    markdown = [cell.source for cell in read(path).cells if cell.cell_type == "markdown"]
+    sources = [*map(text_of, outputs(path)), *(cell.source for cell in tagged(path, "parameters"))]
+    got = [number for number in unsupported(markdown, sources) if number not in ELSEWHERE.get(path.stem[:2], {})]
+    assert not got, f"expected numbers that an output or a parameter rounds to, got {got}: print them, or cut them"
+
+
+def test_every_exception_is_needed():
+    for number, exceptions in ELSEWHERE.items():
+        (path,) = (path for path in NOTEBOOKS if path.stem.startswith(number))
+        markdown = [cell.source for cell in read(path).cells if cell.cell_type == "markdown"]
+        sources = [*map(text_of, outputs(path)), *(cell.source for cell in tagged(path, "parameters"))]
+        assert set(exceptions) <= set(unsupported(markdown, sources)), f"{path.stem} measures these, or is without them"
+
+
+def test_every_figure_belongs_to_one_notebook():
+    text = {path.stem: path.read_text(encoding="utf-8") for path in NOTEBOOKS}
+    names = {path.stem for path in (parameters.ROOT / "figures").glob("[ft]*")}
+    owners = {name: Counter(stem for stem in text if f'\\"{name}\\"' in text[stem]) for name in names}
+    got = {name: list(found) for name, found in owners.items() if len(found) != 1}
+    assert names and not got, f"expected one notebook that saves each figure or table, got {got}"
 
 
 @every_notebook

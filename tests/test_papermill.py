@@ -12,8 +12,8 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from topiclib.book import parameters
 from topiclib.__main__ import main
+from topiclib.book import parameters
 
 NOTEBOOKS = parameters.ROOT / "notebooks"
 WRONG = {

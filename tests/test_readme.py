@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from topiclib.parameters import ROOT
+from topiclib.book import report
+from topiclib.book.parameters import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [line for block in re.findall(r"^```\n(.*?)^```$", README, re.M | re.S) for line in block.splitlines()]
@@ -18,9 +19,15 @@ BY_CI = {  # these take minutes: command -> the file that runs it
     "python -m pytest": ".ci/run",
 }
 SAYS = {  # command -> what it must print, what it must leave behind (a pattern of paths)
-    "python -m topiclib run 01 -p p_m 0.3 -p p_r 0.2": (r"01_data  ok  \d+ s  ", "runs/01_data/*/claims_01.json"),
+    "python -m topiclib run 01 -p p_m 0.3 -p p_r 0.2": (
+        r"01_data  ok  \d+ s  \d of \d statements as expected",
+        "runs/01_data/*/statements_01.json",
+    ),
     "papermill --help-notebook notebooks/01_data.ipynb": (r"p_m: float \(default 0\.15\)", "notebooks/01_data.ipynb"),
-    "papermill notebooks/01_data.ipynb /tmp/more_masks.ipynb -p p_m 0.3": ("", "runs/01_data/p_m=0.3/claims_01.json"),
+    "papermill notebooks/01_data.ipynb /tmp/more_masks.ipynb -p p_m 0.3": (
+        "",
+        "runs/01_data/p_m=0.3/statements_01.json",
+    ),
     "python -m topiclib sweep 01 seed=0:1": ("2 of 2 runs done in ", "runs/sweep_01_data/sweep.csv"),
 }
 
@@ -31,6 +38,21 @@ def project(tmp_path_factory):
     ignore = shutil.ignore_patterns(".git", ".ci", "runs", "__pycache__", "*.egg-info", ".*_cache", ".venv")
     shutil.copytree(ROOT, root, ignore=ignore)
     return root
+
+
+def test_length():
+    words = re.sub(r"```.*?```", "", README, flags=re.S).split()
+    assert len(words) <= 900, f"expected at most 900 words without code, got {len(words)}"
+
+
+def test_the_lists_are_written_from_the_records():
+    assert report.check() == []
+
+
+def test_links_lead_somewhere():
+    for file in ("README.md", ".github/CONTRIBUTING.md", "figures/statements.md"):
+        for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / file).read_text(encoding="utf-8")):
+            assert (ROOT / file).parent.joinpath(target).exists(), f"{file} links to {target}, which does not exist"
 
 
 def test_every_command_is_run_somewhere():

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from topiclib.book import parameters
-from topiclib.parameters import Parameter, check_parameters, check_values, read_parameters
+from topiclib.book.parameters import Parameter, check_parameters, check_values, read_parameters
 
 CELL = """
 n_topics: int = 10  # topics T (at least 2)
@@ -33,8 +33,7 @@ def write_notebook(folder, cell):
 def project(tmp_path, monkeypatch):
     """A repository with one notebook; its figures are not redirected."""
     monkeypatch.setattr(parameters, "ROOT", tmp_path)
-    monkeypatch.setattr(parameters, "_current_run", None)
-    monkeypatch.delenv("TOPICLIB_FIGURES")
+    monkeypatch.delenv("TOPICLIB_FIGURES", raising=False)
     write_notebook(tmp_path, CELL)
     return tmp_path
 
@@ -131,14 +130,13 @@ def test_the_message_is_one_line(known):
 
 
 def test_default_values_write_to_figures_and_print_nothing(project, capsys):
-    assert check_parameters(NAME, dict(DEFAULTS)) == project / "figures"
+    assert check_parameters(NAME, dict(DEFAULTS)) == (DEFAULTS, project / "figures")
     assert (project / "figures").is_dir()
     assert capsys.readouterr().out == ""
-    assert parameters.current_run() == parameters.Run(NAME, DEFAULTS)
 
 
 def test_other_values_write_to_runs(project, capsys):
-    folder = check_parameters(NAME, DEFAULTS | {"optimizer": "adam", "n_topics": 5, "extra": object()})
+    folder = check_parameters(NAME, DEFAULTS | {"optimizer": "adam", "n_topics": 5, "extra": object()})[1]
     assert folder == project / "runs" / NAME / "n_topics=5,optimizer=adam"
     assert folder.is_dir() and not (project / "figures").exists()
     said = f"Not the default parameters: figures and tables go to runs/{NAME}/n_topics=5,optimizer=adam\n"
@@ -147,21 +145,21 @@ def test_other_values_write_to_runs(project, capsys):
 
 def test_figures_dir_comes_before_the_environment_variable(project, monkeypatch):
     monkeypatch.setenv("TOPICLIB_FIGURES", str(project / "environment"))
-    assert check_parameters(NAME, DEFAULTS | {"n_topics": 5}) == project / "environment"
+    assert check_parameters(NAME, DEFAULTS | {"n_topics": 5})[1] == project / "environment"
     chosen = project / "chosen"
-    assert check_parameters(NAME, DEFAULTS | {"figures_dir": str(chosen)}) == chosen
+    assert check_parameters(NAME, DEFAULTS | {"figures_dir": str(chosen)})[1] == chosen
 
 
 def test_edited_defaults_do_not_overwrite_the_committed_figures(project):
     (project / "figures").mkdir()
     record = {name: value for name, value in DEFAULTS.items() if name != "figures_dir"}
-    (project / "figures" / "claims_03.json").write_text(json.dumps({"parameters": record}))
-    assert check_parameters(NAME, dict(DEFAULTS)) == project / "figures"
+    (project / "figures" / "statements_03.json").write_text(json.dumps({"parameters": record}))
+    assert check_parameters(NAME, dict(DEFAULTS))[1] == project / "figures"
 
     write_notebook(project, CELL.replace("n_topics: int = 10", "n_topics: int = 12"))  # as JupyterLab saves it
-    assert check_parameters(NAME, DEFAULTS | {"n_topics": 12}) == project / "runs" / NAME / "n_topics=12"
-    assert check_parameters(NAME, dict(DEFAULTS)) == project / "figures", "these are the committed run's values"
-    both = check_parameters(NAME, DEFAULTS | {"n_topics": 12, "p_m": 0.2})
+    assert check_parameters(NAME, DEFAULTS | {"n_topics": 12})[1] == project / "runs" / NAME / "n_topics=12"
+    assert check_parameters(NAME, dict(DEFAULTS))[1] == project / "figures", "these are the committed run's values"
+    both = check_parameters(NAME, DEFAULTS | {"n_topics": 12, "p_m": 0.2})[1]
     assert both == project / "runs" / NAME / "n_topics=12,p_m=0.2", "described against the committed run"
 
 
@@ -202,6 +200,8 @@ def test_a_file_that_is_no_notebook(tmp_path, content):
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"parameters": 3}', "<<<<<<< HEAD"])
 def test_an_unreadable_record_is_named(project, content):
     (project / "figures").mkdir()
-    (project / "figures" / "claims_03.json").write_text(content)
-    with pytest.raises(ValueError, match=r"figures/claims_03\.json cannot be read: restore it with git checkout, or"):
+    (project / "figures" / "statements_03.json").write_text(content)
+    with pytest.raises(
+        ValueError, match=r"figures/statements_03\.json cannot be read: restore it with git checkout, or"
+    ):
         check_parameters(NAME, dict(DEFAULTS))

@@ -19,8 +19,8 @@ import pytest
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from topiclib.book import parameters, runner
 from topiclib.__main__ import main
+from topiclib.book import parameters, runner
 from topiclib.book.run import _joined, plan
 
 PARAMETERS = """

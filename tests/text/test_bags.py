@@ -19,8 +19,8 @@ from topiclib import (
     sample_documents,
     train,
 )
-from topiclib.theory import corpus_optimum_with_bias
 from topiclib.text import Corpus, bags, matched_means, topic_relations
+from topiclib.theory import corpus_optimum_with_bias
 
 MASKING = Masking(0.3, 0.2, 0.1)
 TOPICS = TopicModel(4, 3)

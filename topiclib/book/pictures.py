@@ -11,7 +11,7 @@ from PIL import Image
 
 from .parameters import write_whole
 
-TILE = 24  # pixels: about as large as a short label
+TILE = 12  # pixels: about as large as a letter
 VISIBLE = 20.0  # root mean square of one tile, on a scale of 255
 
 

@@ -23,15 +23,14 @@ class Check(NamedTuple):
     """A measured number against what is expected of it.
 
     kind: "check"; "outside", where the statement stops holding; "control", a case that must come out differently if
-    the statement means anything. measured: rounded as printed. expected: a prediction "0.110 ± 0.005", or a bound.
+    the statement means anything. measured, expected: as printed, a prediction "0.110 ± 0.005" or a bound "> 0.05".
     """
 
     kind: str
     name: str
-    measured: float
+    measured: str
     expected: str
     holds: bool
-    shown: str  # measured, as printed
 
     @property
     def title(self) -> str:
@@ -73,7 +72,7 @@ class Statement:
             expected = f"{'<' if above is None else '>'} {bound:.4g}"
         scale = max(abs(equals), within) if equals is not None else 0.0
         shown = f"{measured:g}" if within == 0 else number(measured, digits, scale)
-        self.checks.append(Check(kind, name, float(shown), expected, bool(holds), shown))
+        self.checks.append(Check(kind, name, shown, expected, bool(holds)))
 
     def outside(self, name: str, measured, **expected) -> None:
         """What shows that the statement stops holding outside its `only`; arguments as for `check`."""
@@ -111,13 +110,13 @@ class Statement:
         print("\n".join(self._lines()))
 
     def _lines(self) -> list[str]:
-        indent = {"initial_indent": 4 * " ", "subsequent_indent": 4 * " "}
-        lines = textwrap.wrap(f"{self.paper} · {self.says} [{self.verdict}]", WIDTH, subsequent_indent=4 * " ")
-        lines += textwrap.wrap(f"instead: {self.instead}", WIDTH, **indent) if self.instead else []
+        wrap = textwrap.TextWrapper(WIDTH, subsequent_indent=4 * " ", break_on_hyphens=False)
+        lines = wrap.wrap(f"{self.paper} · {self.says} [{self.verdict}]")
+        lines += wrap.wrap(f"    instead: {self.instead}") if self.instead else []
         for check in self.checks:
             *most, last = textwrap.wrap(check.title, NAME, subsequent_indent="  ", break_on_hyphens=False)
             lines += [f"  {line}" for line in most]
-            lines.append(f"  {last:<{NAME}}{'' if check.holds else '!!':>3} {check.shown:>10}   {check.expected}")
+            lines.append(f"  {last:<{NAME}}{'' if check.holds else '!!':>3} {check.measured:>10}   {check.expected}")
         return lines
 
 
@@ -182,11 +181,7 @@ class Book:
         for one in statements:
             row = {name: getattr(one, name) for name in ("paper", "says", "only", "instead", "headline", "figures")}
             row |= {"verdict": one.verdict, "as_expected": one.as_expected}
-            row["checks"] = [check._asdict() for check in one.checks]
-            for check in row["checks"]:
-                del check["shown"]
-                check["measured"] = check["measured"] if math.isfinite(check["measured"]) else None
-            rows.append(row)
+            rows.append(row | {"checks": [check._asdict() for check in one.checks]})
         record = {"notebook": self.notebook, "parameters": recorded_values(self.values), "statements": rows}
         text = json.dumps(record, indent=1, ensure_ascii=False)
         write_whole(self.figures / f"statements_{self.notebook[:2]}.json", f"{text}\n".encode())
