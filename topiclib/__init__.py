@@ -34,6 +34,7 @@ from .data import (
     TopicModel,
     length_range,
     mask_documents,
+    resample,
     sample_documents,
     scramble_documents,
 )
@@ -52,8 +53,11 @@ from .measure import (
     BlockStatistics,
     assumption2_weights,
     attention_by_relation,
+    block_means,
     block_statistics,
+    effect_size,
     relative_distance,
+    repeats,
     shuffle_topics,
 )
 from .model import TopicTransformer, loss_sum, population
@@ -66,6 +70,7 @@ from .theory import (
     corpus_optimum,
     corpus_optimum_with_bias,
     diagonal_optimum,
+    embedding_optimum,
     mode_moments,
     ridge_optimum,
     stage1_family,
