@@ -53,10 +53,11 @@ def test_what_is_written(project):
     ]
     assert report.write() == [] and report.check() == []
     readme, everything = (project / "README.md").read_text(), (project / "figures" / "statements.md").read_text()
-    link = "[03\N{NO-BREAK SPACE}[{0}]](notebooks/03_example.ipynb#cell-id=c{0})"
+    link = "[03[{0}]](notebooks/03_example.ipynb#cell-id=c{0})"
     figures = "[fig02](figures/fig02_value.png), [tab3](figures/tab3_attention.md)"
-    headline = f"* **Figure 2** Blocks | appear *holds* {link.replace('{0}', '1')}, {figures}"
-    slip = f"* **Theorem 3** The bound is smaller. {link.replace('{0}', '2')}"
+    says = ("The bound is λ₁. " * 12).strip()
+    headline = f"* **Figure 2** Blocks | appear. {link.replace('{0}', '1')}, {figures}"
+    slip = f"* **Theorem 3** *{says}* The bound is smaller. {link.replace('{0}', '2')}"
     assert readme == README.replace("\nold\n", f"\n{headline}\n").replace("slips -->\n<", f"slips -->\n{slip}\n<")
     assert "3 statements, 6 checks: 2 holds, 1 does not hold." in everything
     assert r"**Figure 2 · Blocks \| appear** *holds*" in everything

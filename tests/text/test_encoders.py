@@ -1,5 +1,6 @@
 """Every kind of model and tokenizer, as tiny random ones; what is said when one cannot be loaded."""
 
+import importlib
 import logging
 import sys
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import torch
 import transformers
 
 from topiclib import text as wiki
-from topiclib.text import corpus, encoders
+from topiclib.text import corpus, encoders, libraries
 
 KINDS = ("bert", "albert", "bart", "electra", "electra-base", "roberta")
 
@@ -107,6 +108,14 @@ def test_damaged_weights(content, folders, tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=rf"^model {name} cannot be loaded \(.*\): {says}$") as caught:
             wiki.load_encoder(name)
         assert "\n" not in str(caught.value)
+
+
+def test_no_progress_bar_is_shown_and_bars_stay_as_they_were():
+    bars = importlib.import_module("transformers.utils.logging")
+    assert bars.is_progress_bar_enabled()
+    with libraries.quiet():
+        assert not bars.is_progress_bar_enabled()
+    assert bars.is_progress_bar_enabled()
 
 
 def test_unknown_model_is_not_looked_for():

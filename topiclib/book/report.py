@@ -67,10 +67,8 @@ def _render() -> tuple[dict[Path, str], list[str]]:
         wrong += [] if one["cell"] else [f"no cell prints it: {where}"]
         wrong += [f"{path.name} is missing: {where}" for path in map(_picture, one["figures"]) if not path.is_file()]
     lists = {
-        "headlines": [
-            f"**{x['paper']}** {x['says']} *{x['verdict']}* {_links(x, ROOT)}" for x in told if x["headline"]
-        ],
-        "slips": [f"**{x['paper']}** {x['instead']} {_links(x, ROOT)}" for x in told if x["instead"]],
+        "headlines": [_headline(x) for x in told if x["headline"]],
+        "slips": [_slip(x) for x in told if x["instead"]],
     }
     readme = ROOT / "README.md"
     text = readme.read_text("utf-8") if readme.is_file() else ""
@@ -104,10 +102,23 @@ def _everything(told: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _headline(one: dict) -> str:
+    verdict = "" if one["verdict"] == "holds" else f" *It {_sentence(one['verdict'])}*"
+    return f"**{one['paper']}** {_sentence(one['says'])}{verdict} {_links(one, ROOT)}"
+
+
+def _slip(one: dict) -> str:
+    return f"**{one['paper']}** *{_sentence(one['says'])}* {_sentence(one['instead'])} {_links(one, ROOT)}"
+
+
+def _sentence(text: str) -> str:
+    return text.rstrip(".") + "."
+
+
 def _links(one: dict, folder: Path) -> str:
     """Links to the cell and the figures of a statement, as seen from a folder."""
     cell = os.path.relpath(ROOT / "notebooks" / f"{one['notebook']}.ipynb", folder)
-    links = [f"[{one['notebook'][:2]}\N{NO-BREAK SPACE}[{one['count']}]]({cell}#cell-id={one['cell']})"]
+    links = [f"[{one['notebook'][:2]}[{one['count']}]]({cell}#cell-id={one['cell']})"]
     links += [f"[{name.partition('_')[0]}]({os.path.relpath(_picture(name), folder)})" for name in one["figures"]]
     return ", ".join(links)
 

@@ -23,10 +23,14 @@ def first_line(error: Exception) -> str:
 @contextlib.contextmanager
 def quiet():
     """No progress bars, no log of attempts to reach the network, no report of weights that an encoder leaves out."""
-    disabled = logging.root.manager.disable
+    disabled, bars = logging.root.manager.disable, library("transformers.utils.logging")
+    had_bars = bars.is_progress_bar_enabled()
     logging.disable(logging.WARNING)
+    bars.disable_progress_bar()  # in a notebook it is a widget, not a line on stderr
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             yield
     finally:
         logging.disable(disabled)
+        if had_bars:
+            bars.enable_progress_bar()
