@@ -44,7 +44,7 @@ def run(notebooks, given, out, jobs):
     they go to runs/. A notebook that fails changes nothing: what it did is kept as NAME.failed.ipynb.
     """
     planned, began, done, bad = runner.plan(notebooks, given, out), time.monotonic(), 0, []
-    width = max((len(job.label) for job in planned), default=0)
+    width = max(len(job.label) for job in planned)
     with suppress(KeyboardInterrupt), tqdm(total=len(planned), unit="notebook", leave=False, disable=None) as bar:
         for job, outcome in runner.run_jobs(planned, jobs):
             notes = "\n    ".join(outcome.notes)

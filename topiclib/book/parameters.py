@@ -60,10 +60,7 @@ def read_cells(notebook: Path) -> list[dict]:
 
 
 def read_record(figures: Path, notebook: str) -> dict:
-    """What a run of a notebook recorded in statements_NN.json beside its figures; empty if it recorded nothing.
-
-    ValueError if the file cannot be read.
-    """
+    """What a run recorded in statements_NN.json beside its figures; empty without one. ValueError if it is unreadable."""
     path = figures / f"statements_{notebook[:2]}.json"
     if not path.is_file():
         return {}

@@ -83,6 +83,8 @@ def plan(wanted: tuple[str, ...], given: tuple[tuple[str, str], ...], out: Path 
 def select_notebooks(wanted: tuple[str, ...]) -> list[Path]:
     """The notebooks asked for by number or name, each once; all if none is. ValueError if there is no such notebook."""
     paths = sorted((parameters.ROOT / "notebooks").glob("*.ipynb"))
+    if not paths:
+        raise ValueError(f"there are no notebooks in {parameters.ROOT / 'notebooks'}")
     known = {path.stem: path for path in paths} | {path.stem[:2]: path for path in paths}
     names = [Path(word).name.removesuffix(".ipynb").zfill(2) for word in wanted]
     for name, word in zip(names, wanted, strict=True):
@@ -213,7 +215,7 @@ def tidy(notebook: Path, committed: Path) -> None:
         if "injected-parameters" in kept.get("tags", []):
             cell.id = "injected-parameters"  # papermill draws a random one
         if cell.cell_type == "code":
-            CoalesceStreamsPreprocessor().preprocess_cell(cell, {}, 0)  # the kernel cuts them where time runs out
+            CoalesceStreamsPreprocessor().preprocess_cell(cell, {}, 0)  # where the kernel cuts them is chance
             for output in cell.outputs:  # a widget that no kernel stands behind is an error message in JupyterLab
                 output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
             for new, before in zip(cell.outputs, old.get(cell.id, []), strict=False):
