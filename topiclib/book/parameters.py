@@ -60,7 +60,7 @@ def read_cells(notebook: Path) -> list[dict]:
 
 
 def read_record(figures: Path, notebook: str) -> dict:
-    """What a run recorded in statements_NN.json beside its figures; empty without one. ValueError if it is unreadable."""
+    """What a run recorded in statements_NN.json beside its figures; empty without one. ValueError for a broken one."""
     path = figures / f"statements_{notebook[:2]}.json"
     if not path.is_file():
         return {}
