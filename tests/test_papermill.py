@@ -17,10 +17,10 @@ from topiclib.book import parameters
 
 NOTEBOOKS = parameters.ROOT / "notebooks"
 WRONG = {
-    ("optimizer", "sdg"): "optimizer = 'sdg' is not allowed: choose one of ",
-    ("n_topics", "2.5"): "n_topics = 2.5 is a float: an int is wanted",
+    ("optimizer", "sdg"): "optimizer = 'sdg' is not allowed: a str (both | sgd | adam",
+    ("n_topics", "2.5"): "n_topics = 2.5 is not allowed: an int (at least ",
     ("unknown", "1"): "unknown is not a parameter of 03_stage1_value_matrix: choose one of ",
-    ("learning_rate", "-1"): "learning_rate = -1: must be at least 0",
+    ("learning_rate", "-1"): "learning_rate = -1 is not allowed: a finite float (at least 0",
 }
 
 

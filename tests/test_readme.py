@@ -46,7 +46,7 @@ def test_length():
 
 
 def test_the_lists_are_written_from_the_records():
-    assert report.check() == []
+    assert report.update(check=True) == []
 
 
 def test_links_lead_somewhere():

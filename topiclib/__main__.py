@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from tqdm import tqdm
 
-from .book import parameters, report
+from .book import report
 from .book import run as runner
 from .book import sweep as sweeper
 
@@ -52,8 +52,6 @@ def run(notebooks, given, out, jobs):
             bar.update()
             bad += [] if outcome.status == "ok" else [f"{job.label} failed"]
             done += 1
-    with suppress(OSError):  # only if it is empty
-        (parameters.ROOT / "runs").rmdir()
     end = [] if done == len(planned) else ["interrupted"]
     total = f"{done - len(bad)} of {len(planned)} notebooks ok in {time.monotonic() - began:.0f} s"
     click.echo("; ".join([total, *bad, *end]))
@@ -61,10 +59,11 @@ def run(notebooks, given, out, jobs):
 
 
 @main.command()
-@click.argument("words", nargs=-1, metavar="NOTEBOOK NAME=VALUES...")
+@click.argument("notebook")
+@click.argument("grid", nargs=-1, required=True, metavar="NAME=VALUES...")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for all results [runs/sweep_NOTEBOOK]")
 @click.option("--jobs", type=click.IntRange(min=1), default=min(2, os.cpu_count()), help="Runs side by side.")
-def sweep(words, out, jobs):
+def sweep(notebook, grid, out, jobs):
     """Run a notebook at every point of a grid of its parameters, e.g. sweep 03 optimizer=sgd,adam seed=0:4
 
     VALUES are separated by commas; A:B is the range of whole numbers from A to B, both included.
@@ -73,14 +72,14 @@ def sweep(words, out, jobs):
     check of each run, summary.csv the checks over runs that differ in their seed only. The same command again, or one
     with more values, runs only what is missing or failed.
     """
-    sys.exit(0 if sweeper.carry_out(sweeper.plan(words, out), jobs) else 1)
+    sys.exit(0 if sweeper.carry_out(sweeper.plan(notebook, grid, out), jobs) else 1)
 
 
 @main.command("report")
 @click.option("--check", is_flag=True, help="Write nothing; fail if something is out of date.")
 def write_report(check):
     """Write figures/statements.md and the README's lists from the records of the committed notebooks."""
-    lines = report.check() if check else report.write()
+    lines = report.update(check)
     click.echo("\n".join(lines) or f"figures/statements.md and README.md: {'up to date' if check else 'written'}")
     sys.exit(1 if lines else 0)
 

@@ -136,14 +136,7 @@ def reduced_flow(
 
 
 def two_number_flow(
-    topics: TopicModel,
-    masking: Masking,
-    tau: int,
-    start,
-    *,
-    learning_rate: float,
-    steps: int,
-    record_every: int = 10,
+    topics: TopicModel, masking: Masking, tau: int, start, *, learning_rate: float, steps: int, record_every: int = 10
 ) -> TwoNumberFlow:
     """`reduced_flow` in closed form for squared loss, unchosen keys, 2 <= tau < T, no weight decay.
 

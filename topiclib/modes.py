@@ -139,12 +139,7 @@ def value_rate(topics: TopicModel, masking: Masking, mixture, mask_keys: str = "
 
 
 def critical_weight_decay(
-    topics: TopicModel,
-    masking: Masking,
-    mixture,
-    loss: str = "squared",
-    mask_keys: str = "unchosen",
-    length=None,
+    topics: TopicModel, masking: Masking, mixture, loss: str = "squared", mask_keys: str = "unchosen", length=None
 ) -> float:
     """The weight decay above which Stage 2 never comes: the largest solution of lambda = sigma(lambda) / (2 sqrt(d)),
     sigma the topic rate of `mode_rates` with W_V at its optimum for that lambda. Errors as there."""

@@ -46,7 +46,7 @@ def known(project):
 def test_read_parameters(known):
     assert {name: parameter.default for name, parameter in known.items()} == DEFAULTS
     assert known["p_m"].rule == "above 0, at most 1", "the rule is the last parenthesised clause of the comment"
-    assert known["optimizer"].choices == ("sgd", "adam")
+    assert known["optimizer"].rule == "sgd | adam"
     assert known["use_bias"].rule == ""
 
 
@@ -58,11 +58,11 @@ def test_read_parameters(known):
         ("n: int = 1", "is not of the form"),
         ("n: int = max(1, 2)  # an expression", "is not of the form"),
         ("n: int = 1  # a number (at leat 2)", "is not of the form"),
-        ("n: int = 3  # a number (sgd | adam)", "is not of the form"),
+        ("n: int = 3  # a number (sgd | adam)", "n = 3 is not allowed: an int (sgd | adam) is wanted"),
         ('s: str = "b"  # a word (at least 2)', "is not of the form"),
-        ("b: bool = True  # a switch (True | False)", "is not of the form"),
-        ("n: int = 1  # a number (at least 2)", "n = 1: must be at least 2"),
-        ("n: int = 2.0  # a number", "n = 2.0 is a float: an int is wanted"),
+        ("b: bool = True  # a switch (on)", "is not of the form"),
+        ("n: int = 1  # a number (at least 2)", "n = 1 is not allowed: an int (at least 2) is wanted"),
+        ("n: int = 2.0  # a number", "n = 2.0 is not allowed: an int is wanted"),
     ],
 )
 def test_a_parameters_cell_that_cannot_be_understood(tmp_path, line, said):
@@ -82,21 +82,21 @@ def test_allowed_values(known, name, value):
 @pytest.mark.parametrize(
     "name, value, message",
     [
-        ("optimizer", "sdg", "optimizer = 'sdg' is not allowed: choose one of sgd, adam (did you mean 'sgd'?)"),
-        ("optimizer", "lbfgs", "optimizer = 'lbfgs' is not allowed: choose one of sgd, adam"),
-        ("optimizer", 5, "optimizer = 5 is an int: a str is wanted, one of sgd, adam"),
-        ("n_topics", 2.5, "n_topics = 2.5 is a float: an int is wanted, at least 2"),
-        ("n_topics", 2.0, "n_topics = 2.0 is a float: an int is wanted, at least 2"),
-        ("n_topics", True, "n_topics = True is a bool: an int is wanted, at least 2"),
-        ("n_topics", 1, "n_topics = 1: must be at least 2"),
-        ("learning_rate", -1, "learning_rate = -1: must be above 0"),
-        ("learning_rate", False, "learning_rate = False is a bool: a float is wanted, above 0"),
-        ("p_m", 0, "p_m = 0: must be above 0, at most 1"),
-        ("p_m", 1.01, "p_m = 1.01: must be above 0, at most 1"),
-        ("p_m", float("nan"), "p_m = nan: must be a finite number, above 0, at most 1"),
-        ("learning_rate", float("inf"), "learning_rate = inf: must be a finite number, above 0"),
-        ("use_bias", "false", "use_bias = 'false' is a str: a bool is wanted"),
-        ("use_bias", 1, "use_bias = 1 is an int: a bool is wanted"),
+        ("optimizer", "sdg", "optimizer = 'sdg' is not allowed: a str (sgd | adam) is wanted"),
+        ("optimizer", "sgd | adam", "optimizer = 'sgd | adam' is not allowed: a str (sgd | adam) is wanted"),
+        ("optimizer", 5, "optimizer = 5 is not allowed: a str (sgd | adam) is wanted"),
+        ("n_topics", 2.5, "n_topics = 2.5 is not allowed: an int (at least 2) is wanted"),
+        ("n_topics", 2.0, "n_topics = 2.0 is not allowed: an int (at least 2) is wanted"),
+        ("n_topics", True, "n_topics = True is not allowed: an int (at least 2) is wanted"),
+        ("n_topics", 1, "n_topics = 1 is not allowed: an int (at least 2) is wanted"),
+        ("learning_rate", -1, "learning_rate = -1 is not allowed: a finite float (above 0) is wanted"),
+        ("learning_rate", False, "learning_rate = False is not allowed: a finite float (above 0) is wanted"),
+        ("learning_rate", float("inf"), "learning_rate = inf is not allowed: a finite float (above 0) is wanted"),
+        ("p_m", 0, "p_m = 0 is not allowed: a finite float (above 0, at most 1) is wanted"),
+        ("p_m", 1.01, "p_m = 1.01 is not allowed: a finite float (above 0, at most 1) is wanted"),
+        ("p_m", float("nan"), "p_m = nan is not allowed: a finite float (above 0, at most 1) is wanted"),
+        ("use_bias", "false", "use_bias = 'false' is not allowed: a bool is wanted"),
+        ("use_bias", 1, "use_bias = 1 is not allowed: a bool is wanted"),
     ],
 )
 def test_forbidden_values(known, name, value, message):
@@ -109,11 +109,8 @@ def test_bounds_and_choices_of_numbers(tmp_path):
     lines = "x: float = 0.5  # a share (at least 0, below 1)\nwidth: int = 1  # a width (1 | 2 | 4)"
     known = read_parameters(write_notebook(tmp_path, lines))
     check_values(known, {"x": 0.0, "width": 4})
-    for name, value, said in [
-        ("x", 1.0, "must be at least 0, below 1"),
-        ("width", 3, "width = 3 is not allowed: choose one of 1, 2, 4"),
-    ]:
-        with pytest.raises(ValueError, match=said):
+    for name, value in [("x", 1.0), ("x", -0.1), ("width", 3), ("width", 24)]:
+        with pytest.raises(ValueError, match=f"{name} = {value} is not allowed"):
             check_values(known, {name: value})
 
 
@@ -121,7 +118,7 @@ def test_an_unknown_name_says_what_there_is(known):
     with pytest.raises(ValueError) as error:
         check_values(known, {"n_topic": 3}, NAME)
     names = "n_topics, p_m, learning_rate, optimizer, use_bias, figures_dir"
-    assert str(error.value) == f"n_topic is not a parameter of {NAME}: choose one of {names} (did you mean n_topics?)"
+    assert str(error.value) == f"n_topic is not a parameter of {NAME}: choose one of {names}"
 
 
 def test_the_message_is_one_line(known):
@@ -154,7 +151,7 @@ def test_figures_dir_comes_before_the_environment_variable(project, monkeypatch)
 def test_edited_defaults_do_not_overwrite_the_committed_figures(project):
     (project / "figures").mkdir()
     record = {name: value for name, value in DEFAULTS.items() if name != "figures_dir"}
-    (project / "figures" / "statements_03.json").write_text(json.dumps({"parameters": record}))
+    (project / "figures" / "statements_03.json").write_text(json.dumps({"parameters": record, "statements": []}))
     assert check_parameters(NAME, dict(DEFAULTS))[1] == project / "figures"
 
     write_notebook(project, CELL.replace("n_topics: int = 10", "n_topics: int = 12"))  # as JupyterLab saves it
@@ -166,7 +163,7 @@ def test_edited_defaults_do_not_overwrite_the_committed_figures(project):
 
 def test_wrong_parameters_stop_before_any_folder_is_made(project):
     for namespace, said in [
-        (DEFAULTS | {"n_topics": 1}, "n_topics = 1: must be at least 2"),
+        (DEFAULTS | {"n_topics": 1}, "n_topics = 1 is not allowed"),
         ({"n_topics": 10}, "p_m has no value"),
         (DEFAULTS | {"In": ["", "x = 1", "# Parameters\nn_topics = 10\nn_topic = 5\n"]}, "n_topic is not a parameter"),
     ]:

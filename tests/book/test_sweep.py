@@ -216,25 +216,24 @@ def test_version_is_of_what_decides_the_numbers(project):
 @pytest.mark.parametrize(
     "words, said",
     [
-        ([], "a notebook and a grid are wanted, e.g. sweep 03 optimizer=sgd,adam seed=0:4"),
-        (["1"], "a notebook and a grid are wanted"),
+        ([], "Missing argument 'NOTEBOOK'"),
+        (["1"], "Missing argument 'NAME=VALUES...'"),
         (["7", "n=1"], "no notebook 7; there are: 01_tiny, 02_other"),
         (["1", "2", "n=1"], "2 is not of the form NAME=V1,V2 or NAME=A:B"),
         (["1", "n=1", "n=2"], "n is given more than once"),
         (["1", "scal=1"], "scal is not a parameter of 01_tiny: choose one of n, scale, words, kind, switch, seed"),
-        (["1", "scal=1"], "(did you mean scale?)"),
-        (["1", "n=1,0"], "n = 0: must be at least 1"),
-        (["1", "n=-1:2"], "n = -1: must be at least 1"),
-        (["1", "n=1.5"], "n = 1.5 is a float: an int is wanted, at least 1"),
-        (["1", "n=1:"], "n = '1:' is a str: an int is wanted"),
+        (["1", "n=1,0"], "n = 0 is not allowed: an int (at least 1) is wanted"),
+        (["1", "n=-1:2"], "n = -1 is not allowed: an int (at least 1) is wanted"),
+        (["1", "n=1.5"], "n = 1.5 is not allowed: an int (at least 1) is wanted"),
+        (["1", "n=1:"], "n = '1:' is not allowed: an int"),
         (["1", "n=3:2"], "3:2 is not allowed: A:B wants B at least A"),
         (["1", "n=1:1000000000000"], "at most 10000 values"),
         (["1", "n=1:1000", "seed=0:1000"], "the grid has 1001000 points: at most 10000 runs are allowed"),
-        (["1", "n="], "n = '' is a str: an int is wanted"),
-        (["1", "n=1,,2"], "n = '' is a str: an int is wanted"),
-        (["1", "scale=0.5:1"], "scale = '0.5:1' is a str: a float is wanted"),
-        (["1", "kind=z"], "kind = 'z' is not allowed: choose one of x, y"),
-        (["1", "switch=yes"], "switch = 'yes' is a str: a bool is wanted"),
+        (["1", "n="], "n = '' is not allowed: an int"),
+        (["1", "n=1,,2"], "n = '' is not allowed: an int"),
+        (["1", "scale=0.5:1"], "scale = '0.5:1' is not allowed: a finite float"),
+        (["1", "kind=z"], "kind = 'z' is not allowed: a str (x | y) is wanted"),
+        (["1", "switch=yes"], "switch = 'yes' is not allowed: a bool is wanted"),
         (["1", "figures_dir=x"], "figures_dir is set by the runner: choose the folder with --out"),
         (["1", "n=1", "--out", "/dev/null/x"], "cannot write to /dev/null/x: Not a directory"),
         (["1", "n=1", "--out", "figures"], "holds the committed run: choose another folder"),
@@ -244,14 +243,15 @@ def test_mistakes_are_one_line_before_anything_starts(project, monkeypatch, word
     monkeypatch.chdir(project)
     monkeypatch.setattr(sweep, "run_jobs", lambda *_: pytest.fail("a notebook was started"))
     result = invoke(*words)
-    assert result.exit_code == 1 and said in result.stderr, result.output
-    assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1 and result.stdout == ""
+    assert result.exit_code != 0 and said in result.stderr and result.stdout == "", result.output
+    assert result.stderr.count("\n") == 1 or result.stderr.startswith("Usage: ")  # click's own, of a missing word
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
 
 
 def test_values(project, tmp_path):
     def grid(name, *words):
         default = {"n": 2, "scale": 1.0, "switch": False, "words": "a"}[name]
-        return [job.injected.get(name, default) for job in sweep.plan(("2", *words), tmp_path)]
+        return [job.injected.get(name, default) for job in sweep.plan("2", words, tmp_path)]
 
     assert grid("n", "n=1:3,7,2") == [1, 2, 3, 7]
     assert grid("scale", "scale=1e-3,0.001,2") == [0.001, 2.0] and type(grid("scale", "scale=2")[0]) is float

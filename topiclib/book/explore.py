@@ -19,7 +19,14 @@ def explore(draw: Callable, **controls: Sequence) -> None:
 
     if not controls or not all(len(values) for values in controls.values()):
         raise ValueError("explore wants at least one control, each with the values to choose from: name=[first, ...]")
-    widgets = {name: _control(ipywidgets, name, list(values)) for name, values in controls.items()}
+    widgets = {}
+    for name, values in controls.items():
+        options = [(value if isinstance(value, str) else f"{value:g}", value) for value in values]
+        style = {"options": options, "description": name, "style": {"description_width": "initial"}}
+        if isinstance(values[0], str):
+            widgets[name] = ipywidgets.ToggleButtons(**style)
+        else:
+            widgets[name] = ipywidgets.SelectionSlider(continuous_update=False, **style)
 
     def picture() -> tuple[bytes, int]:
         figure, content = draw(**{name: widget.value for name, widget in widgets.items()}), io.BytesIO()
@@ -41,11 +48,3 @@ def explore(draw: Callable, **controls: Sequence) -> None:
     box = ipywidgets.VBox([*widgets.values(), wrong, view])
     bundle = box._repr_mimebundle_() | {"text/plain": "", "image/png": base64.b64encode(still).decode()}
     display(bundle, metadata={"image/png": {"width": width}}, raw=True)
-
-
-def _control(ipywidgets, name, values):
-    options = [(value if isinstance(value, str) else f"{value:g}", value) for value in values]
-    style = {"options": options, "description": name, "style": {"description_width": "initial"}}
-    if isinstance(values[0], str):
-        return ipywidgets.ToggleButtons(**style)
-    return ipywidgets.SelectionSlider(continuous_update=False, **style)

@@ -12,13 +12,13 @@ commas, or choices joined by bars. Without a clause every value of the type is a
 """
 
 import ast
-import difflib
 import hashlib
 import json
 import math
 import operator
 import os
 import re
+import reprlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,23 +26,18 @@ ROOT = Path(__file__).resolve().parents[2]  # the repository: notebooks/, figure
 
 LINE = re.compile(r"(\w+)\s*:\s*(\w+)\s*=\s*(.*?)\s*#\s*(.*)")  # name: type = value  # comment
 TYPES = {"int": int, "float": float, "str": str, "bool": bool}
+WANTED = {int: "an int", float: "a finite float", str: "a str", bool: "a bool"}
 BOUNDS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
 
 
 class Parameter(NamedTuple):
-    """One line of a parameters cell; `rule` is the text of its last parenthesised clause, "" without one.
-
-    choices: the allowed values of a rule such as `sgd | adam`; bounds: (comparison, bound) for each part of a rule such
-    as `above 0, at most 1`; each is empty for any other rule.
-    """
+    """One line of a parameters cell; `rule` is the text of its last parenthesised clause, "" without one."""
 
     name: str
     type: type
     default: int | float | str | bool
     help: str
-    rule: str = ""
-    choices: tuple = ()
-    bounds: tuple = ()
+    rule: str
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -55,37 +50,61 @@ def write_whole(path: Path, content: bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
+def read_cells(notebook: Path) -> list[dict]:
+    """The code cells of a notebook. ValueError if the file is none, FileNotFoundError without a file."""
+    try:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{notebook.name} is not a notebook: it cannot be read as one") from None
+    return [cell for cell in cells if cell["cell_type"] == "code"]
+
+
+def read_record(figures: Path, notebook: str) -> dict:
+    """What a run recorded in statements_NN.json beside its figures; empty without one. ValueError for a broken one."""
+    path = figures / f"statements_{notebook[:2]}.json"
+    if not path.is_file():
+        return {}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return {"parameters": dict(record["parameters"]), "statements": list(record["statements"])}
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} cannot be read: restore it with git checkout, or delete it") from None
+
+
 def read_parameters(notebook: Path) -> dict[str, Parameter]:
     """The parameters of a notebook, in the order of its parameters cell, as papermill sees them.
 
     Read here rather than by `papermill.inspect_notebook`, which takes two seconds to import in every notebook.
     Raises ValueError if a line of that cell cannot be understood, or a default breaks its own rule.
     """
-    try:
-        cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{Path(notebook).name} is not a notebook: it cannot be read as one") from None
-    tagged = [cell for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
+    tagged = [cell for cell in read_cells(notebook) if "parameters" in cell["metadata"].get("tags", [])]
     lines = "".join(tagged[0]["source"]).splitlines() if tagged else []
-    read = [_read_line(line, notebook) for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    read = [_read_line(line.strip(), notebook) for line in lines if line.strip() and not line.lstrip().startswith("#")]
     return {parameter.name: parameter for parameter in read}
 
 
 def _read_line(line: str, notebook: Path) -> Parameter:
     try:
-        name, type_name, literal, comment = LINE.fullmatch(line.strip()).groups()
-        kind, rule, choices, bounds = TYPES[type_name], ["", *re.findall(r"\(([^()]*)\)", comment)][-1], (), ()
-        if rule and "|" in rule:
-            choices = tuple({int: int, float: float, str: str}[kind](choice.strip()) for choice in rule.split("|"))
-        elif rule:
-            parts = [part.strip().rpartition(" ") for part in rule.split(",")]
-            bounds = tuple((BOUNDS[words], {int: float, float: float}[kind](number)) for words, _, number in parts)
-        parameter = Parameter(name, kind, ast.literal_eval(literal), comment, rule, choices, bounds)
-    except (AttributeError, KeyError, ValueError, SyntaxError):
+        name, kind, literal, comment = LINE.fullmatch(line).groups()
+        rule = ["", *re.findall(r"\(([^()]*)\)", comment)][-1]
+        parameter = Parameter(name, TYPES[kind], ast.literal_eval(literal), comment, rule)
+        _fits(parameter, parameter.default)  # can its rule be understood?
+    except (AttributeError, KeyError, TypeError, ValueError, SyntaxError):
         form = f"name: {' | '.join(TYPES)} = literal  # comment (above 0, at most 1) or (sgd | adam)"
-        raise ValueError(f"{Path(notebook).name}: {line.strip()!r} is not of the form {form}") from None
-    check_values({name: parameter}, {name: parameter.default}, "its own parameters cell")
+        raise ValueError(f"{notebook.name}: {line!r} is not of the form {form}") from None
+    check_values({name: parameter}, {name: parameter.default})
     return parameter
+
+
+def _fits(parameter: Parameter, value) -> bool:
+    kind, rule = parameter.type, parameter.rule
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    if not (is_int if kind is int else isinstance(value, kind) or (kind is float and is_int)):
+        return False
+    if "|" in rule:
+        return str(value) in [choice.strip() for choice in rule.split("|")]
+    bounds = [part.strip().rpartition(" ") for part in rule.split(",") if rule]
+    return (kind is not float or math.isfinite(value)) and all(BOUNDS[w](value, float(x)) for w, _, x in bounds)
 
 
 def check_values(parameters: dict[str, Parameter], values: dict, notebook: str = "this notebook") -> None:
@@ -95,24 +114,11 @@ def check_values(parameters: dict[str, Parameter], values: dict, notebook: str =
     """
     for name, value in values.items():
         if name not in parameters:
-            near = _did_you_mean(name, list(parameters))
-            raise ValueError(f"{name} is not a parameter of {notebook}: choose one of {', '.join(parameters)}{near}")
-        parameter = parameters[name]
-        kind, choices, rule = parameter.type, parameter.choices, parameter.rule
-        allowed = f"one of {', '.join(map(str, choices))}" if choices else rule
-        shown = f"{name} = {_one_line(value)}"
-        is_int = isinstance(value, int) and not isinstance(value, bool)
-        fits = is_int if kind is int else isinstance(value, kind) or (kind is float and is_int)
-        if not fits:
-            wanted = ", ".join(filter(None, [f"{_article(kind.__name__)} is wanted", allowed]))
-            raise ValueError(f"{shown} is {_article(type(value).__name__)}: {wanted}")
-        if kind is float and not math.isfinite(value):
-            raise ValueError(f"{shown}: must be {', '.join(filter(None, ['a finite number', allowed]))}")
-        if choices and value not in choices:
-            near = _did_you_mean(repr(value), list(map(repr, choices)))
-            raise ValueError(f"{shown} is not allowed: choose {allowed}{near}")
-        if not all(holds(value, bound) for holds, bound in parameter.bounds):
-            raise ValueError(f"{shown}: must be {rule}")
+            raise ValueError(f"{name} is not a parameter of {notebook}: choose one of {', '.join(parameters)}")
+        kind, rule = WANTED[parameters[name].type], parameters[name].rule
+        if not _fits(parameters[name], value):
+            shown = " ".join(reprlib.repr(value).split())
+            raise ValueError(f"{name} = {shown} is not allowed: {f'{kind} ({rule})' if rule else kind} is wanted")
 
 
 def check_parameters(notebook: str, namespace: dict) -> tuple[dict, Path]:
@@ -134,12 +140,10 @@ def check_parameters(notebook: str, namespace: dict) -> tuple[dict, Path]:
 
     changed = changed_values(notebook, parameters, values)
     chosen = values.get("figures_dir") or os.environ.get("TOPICLIB_FIGURES")
+    folder = run_folder(notebook, changed) if changed else ROOT / "figures"
     if chosen:
         folder = Path(chosen).expanduser()
-    elif not changed:
-        folder = ROOT / "figures"
-    else:
-        folder = run_folder(notebook, changed)
+    elif changed:
         print(f"Not the default parameters: figures and tables go to {folder.relative_to(ROOT).as_posix()}")
     folder.mkdir(parents=True, exist_ok=True)
     return values, folder
@@ -158,17 +162,9 @@ def changed_values(notebook: str, parameters: dict[str, Parameter], values: dict
     who means to change a default deletes that file.
     """
     values = recorded_values(values)
-    committed = {name: parameters[name].default for name in values}
-    record = ROOT / "figures" / f"statements_{notebook[:2]}.json"
-    if record.is_file():
-        try:
-            committed = dict(json.loads(record.read_text(encoding="utf-8"))["parameters"])
-        except (ValueError, KeyError, TypeError):
-            how = "restore it with git checkout, or delete it if you mean to change a default"
-            raise ValueError(f"figures/{record.name} cannot be read: {how}") from None
-    if values == committed:
-        return {}
-    return {name: value for name, value in values.items() if committed.get(name, not value) != value} or values
+    defaults = {name: parameters[name].default for name in values}
+    committed = read_record(ROOT / "figures", notebook).get("parameters", defaults)
+    return {name: value for name, value in values.items() if committed.get(name) != value}
 
 
 def run_folder(notebook: str, changed: dict) -> Path:
@@ -186,17 +182,3 @@ def _injected_names(namespace: dict) -> set[str]:
     cells = [cell for cell in namespace.get("In", []) if cell.startswith("# Parameters\n")]
     assignments = ast.parse(cells[-1]).body if cells else []
     return {node.targets[0].id for node in assignments if isinstance(node, ast.Assign)}
-
-
-def _did_you_mean(word: str, words: list[str]) -> str:
-    near = difflib.get_close_matches(word, words, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
-
-
-def _article(type_name: str) -> str:
-    return f"{'an' if type_name[0] in 'aeiou' else 'a'} {type_name}"
-
-
-def _one_line(value) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."

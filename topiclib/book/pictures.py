@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from scipy.ndimage import uniform_filter
 
 from .parameters import ROOT, write_whole
 
@@ -15,13 +16,9 @@ TILE = 12  # pixels: about as large as a letter
 VISIBLE = 20.0  # root mean square of one tile, on a scale of 255
 
 
-def looks_same(new: bytes, old: bytes) -> bool:
-    """Do two PNG images look alike? False if their sizes differ or one cannot be read."""
-    return difference(new, old) < VISIBLE
-
-
 def difference(new: bytes, old: bytes) -> float:
-    """The largest root mean square difference, over tiles, of two PNG images (0 to 255); inf for unequal sizes.
+    """The largest root mean square difference, over tiles, of two PNG images (0 to 255); inf if they cannot be
+    compared.
 
     Over the whole of a figure a changed label or a lost curve would drown in the white around it.
     """
@@ -32,10 +29,7 @@ def difference(new: bytes, old: bytes) -> float:
     if a.shape != b.shape:
         return np.inf
     squares = ((a - b) ** 2).mean(axis=2)
-    starts = [np.arange(0, size, TILE) for size in squares.shape]
-    sums = np.add.reduceat(np.add.reduceat(squares, starts[0], axis=0), starts[1], axis=1)
-    pixels = np.outer(*(np.diff(start, append=size) for start, size in zip(starts, squares.shape, strict=True)))
-    return float(np.sqrt((sums / pixels).max()))
+    return float(np.sqrt(uniform_filter(squares, TILE).max()))
 
 
 def save_figure(figure, folder: Path, name: str) -> None:
@@ -50,7 +44,7 @@ def save_figure(figure, folder: Path, name: str) -> None:
         figure.set_layout_engine("none")
         contents.append(content.getvalue())
     committed = [ROOT / "figures" / f"{name}.{ending}" for ending in ("png", "pdf")]
-    if all(path.is_file() for path in committed) and looks_same(contents[0], committed[0].read_bytes()):
+    if all(path.is_file() for path in committed) and difference(contents[0], committed[0].read_bytes()) < VISIBLE:
         contents = [path.read_bytes() for path in committed]
     for path, content in zip(committed, contents, strict=True):
         write_whole(Path(folder) / path.name, content)

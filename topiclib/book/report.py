@@ -4,53 +4,41 @@ Nothing is said here that a notebook has not said: sentences, verdicts and numbe
 `Book.finish` writes, links from the notebooks' outputs.
 """
 
-import json
 import os
 import re
 from collections import Counter
 from pathlib import Path
 
-import click
-
-from .parameters import ROOT, write_whole
+from .parameters import ROOT, read_cells, read_record, write_whole
 
 
-def write() -> list[str]:
-    """Write figures/statements.md and the README's lists; return what is wrong, a line each."""
-    texts, wrong = _render()
-    for path, text in texts.items():
-        write_whole(path, text.encode())
+def update(check: bool = False) -> list[str]:
+    """Write figures/statements.md and the README's lists; return what is wrong, a line each.
+
+    check: write nothing; what is out of date is wrong, too. ValueError, one line, before anything is written, for a
+    record, a notebook or a README that is missing or cannot be read.
+    """
+    told, wrong = [], []
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        record, cells = read_record(ROOT / "figures", notebook.stem), read_cells(notebook)
+        if not record:
+            raise ValueError(f"{notebook.stem} has no record in figures/: python -m topiclib run {notebook.stem[:2]}")
+        told += [one | {"notebook": notebook.stem} | _cell(cells, one) for one in record["statements"]]
+    for one in told:
+        where = f"{one['paper']} · {one['says']}: run python -m topiclib run {one['notebook'][:2]}"
+        wrong += [] if one["as_expected"] else [f"not as expected: {where}"]
+        wrong += [] if one["cell"] else [f"no cell prints it: {where}"]
+        wrong += [f"{path.name} is missing: {where}" for path in map(_picture, one["figures"]) if not path.is_file()]
+    for path, text in (ROOT / "README.md", _readme(told)), (ROOT / "figures" / "statements.md", _everything(told)):
+        if not check:
+            write_whole(path, text.encode())
+        elif not path.is_file() or path.read_text("utf-8") != text:
+            wrong.append(f"{path.relative_to(ROOT)} is out of date: run python -m topiclib report")
     return wrong
 
 
-def check() -> list[str]:
-    """Return what is wrong or out of date, a line each; write nothing."""
-    texts, wrong = _render()
-    stale = [path for path, text in texts.items() if not path.is_file() or path.read_text("utf-8") != text]
-    return wrong + [f"{path.relative_to(ROOT)} is out of date: run python -m topiclib report" for path in stale]
-
-
-def read() -> list[dict]:
-    """The statements of all notebooks, in order, each with its "notebook" and the "cell" and "count" that printed it.
-
-    ClickException, one line, for a record or a notebook that is missing or cannot be read.
-    """
-    told = []
-    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        path = ROOT / "figures" / f"statements_{notebook.stem[:2]}.json"
-        try:
-            statements = json.loads(path.read_text("utf-8"))["statements"]
-            path = notebook
-            cells = [cell for cell in json.loads(path.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
-            told += [one | {"notebook": notebook.stem} | _cell(cells, one) for one in statements]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            what = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read"
-            again = f"restore it with git checkout, or run python -m topiclib run {notebook.stem[:2]}"
-            raise click.ClickException(f"{path.relative_to(ROOT)} {what}: {again}") from None
-    return told
-
-
 def _cell(cells: list[dict], statement: dict) -> dict:
+    """The "cell" that printed a statement and its "count"."""
     sentence = " ".join(f"{statement['paper']} · {statement['says']} [".split())
     for cell in cells:
         if sentence in " ".join("".join("".join(output.get("text", "")) for output in cell["outputs"]).split()):
@@ -58,39 +46,27 @@ def _cell(cells: list[dict], statement: dict) -> dict:
     return {"cell": "", "count": 0}
 
 
-def _render() -> tuple[dict[Path, str], list[str]]:
-    """The text that each file should have, and what is wrong, a line each."""
-    told, wrong = read(), []
-    for one in told:
-        where = f"{one['paper']} · {one['says']}: run python -m topiclib run {one['notebook'][:2]}"
-        wrong += [] if one["as_expected"] else [f"not as expected: {where}"]
-        wrong += [] if one["cell"] else [f"no cell prints it: {where}"]
-        wrong += [f"{path.name} is missing: {where}" for path in map(_picture, one["figures"]) if not path.is_file()]
-    lists = {
-        "headlines": [_headline(x) for x in told if x["headline"]],
-        "slips": [_slip(x) for x in told if x["instead"]],
-    }
-    readme = ROOT / "README.md"
-    text = readme.read_text("utf-8") if readme.is_file() else ""
-    for name, items in lists.items():
+def _readme(told: list[dict]) -> str:
+    """The README, its two lists filled."""
+    verdicts = {one["verdict"]: [f"*It {one['verdict']}*"] for one in told if one["verdict"] != "holds"}
+    headlines = [_item(x, x["says"], *verdicts.get(x["verdict"], [])) for x in told if x["headline"]]
+    slips = [_item(x, f"*{x['says']}*", x["instead"]) for x in told if x["instead"]]
+    text = (ROOT / "README.md").read_text("utf-8")
+    for name, items in {"headlines": headlines, "slips": slips}.items():
         parts = re.split(f"(<!-- /?{name} -->)", text)
         if parts[1::2] != [f"<!-- {name} -->", f"<!-- /{name} -->"]:
-            raise click.ClickException(f"README.md has no place for {name}: {parts[1::2]} is there, the two marks once")
+            raise ValueError(f"README.md has no place for {name}: {parts[1::2]} is there, the two marks once")
         parts[2] = "\n".join(["", *(f"* {item}" for item in items), ""])
         text = "".join(parts)
-    return {readme: text, ROOT / "figures" / "statements.md": _everything(told)}, wrong
+    return text
 
 
 def _everything(told: list[dict]) -> str:
     counts = Counter(one["verdict"].partition(":")[0] for one in told)
     verdicts = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-    lines = [
-        "# Statements",
-        "",
-        f"{len(told)} statements, {sum(len(one['checks']) for one in told)} checks: {verdicts}.",
-    ]
-    for one, before in zip(told, [None, *told], strict=False):
-        if before is None or one["notebook"] != before["notebook"]:
+    lines = ["# Statements", "", f"{len(told)} statements, {sum(len(x['checks']) for x in told)} checks: {verdicts}."]
+    for i, one in enumerate(told):
+        if i == 0 or one["notebook"] != told[i - 1]["notebook"]:
             lines += ["", f"## [{one['notebook']}](../notebooks/{one['notebook']}.ipynb)"]
         said = _escape(f"**{one['paper']} · {one['says']}** *{one['verdict']}*")
         lines += ["", f"{said} {_links(one, ROOT / 'figures')}", ""]
@@ -102,17 +78,9 @@ def _everything(told: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _headline(one: dict) -> str:
-    verdict = "" if one["verdict"] == "holds" else f" *It {_sentence(one['verdict'])}*"
-    return f"**{one['paper']}** {_sentence(one['says'])}{verdict} {_links(one, ROOT)}"
-
-
-def _slip(one: dict) -> str:
-    return f"**{one['paper']}** *{_sentence(one['says'])}* {_sentence(one['instead'])} {_links(one, ROOT)}"
-
-
-def _sentence(text: str) -> str:
-    return text.rstrip(".") + "."
+def _item(one: dict, *sentences: str) -> str:
+    said = " ".join(f"{text.rstrip('.*')}.{'*' * text.endswith('*')}" for text in sentences)
+    return f"**{one['paper']}** {said} {_links(one, ROOT)}"
 
 
 def _links(one: dict, folder: Path) -> str:

@@ -1,5 +1,6 @@
 """Notebooks through papermill: checked before they start, each in a process of its own, moved into place when done."""
 
+import ast
 import base64
 import json
 import logging
@@ -8,7 +9,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +21,7 @@ from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 
 from . import parameters
 from .parallel import SIGNALS, each_done
-from .pictures import looks_same
+from .pictures import VISIBLE, difference
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
@@ -63,9 +63,8 @@ def plan(wanted: tuple[str, ...], given: tuple[tuple[str, str], ...], out: Path 
 
     ValueError with one line for whatever is wrong, before anything has started.
     """
-    for name, count in Counter(name for name, _ in given).items():
-        if count > 1:
-            raise ValueError(f"{name} is given more than once: one value is wanted")
+    if len(dict(given)) < len(given):
+        raise ValueError(f"a parameter is given more than once: {', '.join(name for name, _ in given)}")
     jobs, out = [], out and check_folder(out)
     for path in select_notebooks(wanted):
         found = own_parameters(path)
@@ -105,11 +104,8 @@ def parse_value(found: dict[str, parameters.Parameter], name: str, text: str, no
         raise ValueError("figures_dir is set by the runner: choose the folder with --out")
     value = text
     if name in found and found[name].type is not str:
-        if text.lower() in ("true", "false"):
-            value = text.lower() == "true"
-        for kind in (float, int):  # the last that can read it
-            with suppress(ValueError):
-                value = kind(text)
+        with suppress(ValueError, SyntaxError):
+            value = ast.literal_eval(text.title() if text in ("true", "false") else text)
     parameters.check_values(found, {name: value}, notebook)
     return value
 
@@ -154,7 +150,7 @@ def run_one(job: Job) -> Outcome:
         try:
             figures.mkdir()
             _execute(job, notebook, figures)
-            statements = read_statements(figures, job.source)
+            statements = parameters.read_record(figures, job.source.stem).get("statements", [])
             wrong = [f"not as expected: {one['paper']}: {one['says']}" for one in statements if not one["as_expected"]]
             notes = wrong
             if not (wrong and job.strict):
@@ -169,12 +165,6 @@ def run_one(job: Job) -> Outcome:
         except Exception as error:  # half a notebook, as a full disk leaves it
             status, notes = "failed", [*notes, f"the notebook could not be written: {_last_lines(error)[0]}"]
     return Outcome(status, notes, time.monotonic() - began)
-
-
-def read_statements(figures: Path, notebook: Path) -> list[dict]:
-    """What a run recorded in statements_NN.json beside its figures; empty if it recorded nothing."""
-    record = figures / f"statements_{notebook.stem[:2]}.json"
-    return json.loads(record.read_text(encoding="utf-8"))["statements"] if record.is_file() else []
 
 
 def _execute(job: Job, notebook: Path, figures: Path) -> None:
@@ -220,20 +210,17 @@ def tidy(notebook: Path, committed: Path) -> None:
     content.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"}})
     old = {cell.id: cell.get("outputs", []) for cell in nbformat.read(committed, as_version=4).cells}
     for cell in content.cells:
-        tags = cell.metadata.get("tags", [])
-        kept = {"tags": tags, "jupyter": cell.metadata.get("jupyter")}
-        cell.metadata = nbformat.from_dict({name: value for name, value in kept.items() if value})
-        if "injected-parameters" in tags:
+        kept = {name: cell.metadata[name] for name in ("tags", "jupyter") if cell.metadata.get(name)}
+        cell.metadata = nbformat.from_dict(kept)
+        if "injected-parameters" in kept.get("tags", []):
             cell.id = "injected-parameters"  # papermill draws a random one
         if cell.cell_type == "code":
-            CoalesceStreamsPreprocessor().preprocess_cell(
-                cell, {}, 0
-            )  # where the kernel cuts them is a matter of timing
+            CoalesceStreamsPreprocessor().preprocess_cell(cell, {}, 0)  # where the kernel cuts them is chance
             for output in cell.outputs:  # a widget that no kernel stands behind is an error message in JupyterLab
                 output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
             for new, before in zip(cell.outputs, old.get(cell.id, []), strict=False):
                 pictures = [output.get("data", {}).get("image/png") for output in (new, before)]
-                if all(pictures) and looks_same(*map(base64.b64decode, pictures)):
+                if all(pictures) and difference(*map(base64.b64decode, pictures)) < VISIBLE:
                     new.data["image/png"] = pictures[1]
     nbformat.write(content, notebook)
 

@@ -3,7 +3,8 @@
 import json
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,6 @@ from .pictures import save_figure
 
 WIDTH = 100  # columns of everything printed here
 NAME = 62  # of these, for the name of a check
-NOT_AS_EXPECTED = "NOT AS EXPECTED"
 
 
 class Check(NamedTuple):
@@ -32,17 +32,12 @@ class Check(NamedTuple):
     expected: str
     holds: bool
 
-    @property
-    def title(self) -> str:
-        """The name, marked by its kind."""
-        return self.name if self.kind == "check" else f"{self.kind}: {self.name}"
-
 
 class Statement:
     """One sentence on the paper and the checks it rests on; made by `Book.statement`, printed when its block ends."""
 
-    def __init__(self, book, paper, says, only, instead, headline, figures):
-        self.book, self.paper, self.says, self.only, self.instead = book, paper, says, only, instead
+    def __init__(self, paper, says, only, instead, headline, figures):
+        self.paper, self.says, self.only, self.instead = paper, says, only, instead
         self.headline, self.figures, self.checks = headline, list(figures), []
 
     def check(
@@ -64,13 +59,12 @@ class Statement:
             raise ValueError(f"{where}: digits = {digits} is not allowed: one digit misreports, at least 2 are wanted")
         measured = float(measured)
         if equals is not None:
-            holds = abs(measured - equals) <= within
+            holds, scale = abs(measured - equals) <= within, max(abs(equals), within)
             expected = f"{number(equals, digits)} ± {within:.2g}" if within else f"{equals:g} exactly"
+        elif above is not None:
+            holds, scale, expected = measured > above, 0.0, f"> {above:.4g}"
         else:
-            bound = below if above is None else above
-            holds = measured < below if above is None else measured > above
-            expected = f"{'<' if above is None else '>'} {bound:.4g}"
-        scale = max(abs(equals), within) if equals is not None else 0.0
+            holds, scale, expected = measured < below, 0.0, f"< {below:.4g}"
         shown = f"{measured:g}" if within == 0 else number(measured, digits, scale)
         self.checks.append(Check(kind, name, shown, expected, bool(holds)))
 
@@ -91,33 +85,19 @@ class Statement:
     def verdict(self) -> str:
         """holds | holds only: ... | does not hold | NOT AS EXPECTED."""
         if not self.as_expected:
-            return NOT_AS_EXPECTED
+            return "NOT AS EXPECTED"
         return f"holds only: {self.only}" if self.only else "does not hold" if self.instead else "holds"
 
-    def __enter__(self) -> "Statement":
-        return self
-
-    def __exit__(self, kind, error, traceback) -> None:
-        if kind is not None:
-            return
-        where = f"{self.paper}: {self.says}"
-        if not any(check.kind == "check" for check in self.checks):
-            raise ValueError(f"{where}: nothing was checked: s.check(...) is wanted at least once")
-        for name in self.figures:
-            if name not in self.book.saved:
-                raise ValueError(f"{where}: {name} was not drawn in this run: book.save(figure, {name!r}) comes first")
-        self.book.statements[self.paper, self.says] = self
-        print("\n".join(self._lines()))
-
-    def _lines(self) -> list[str]:
+    def __str__(self) -> str:
         wrap = textwrap.TextWrapper(WIDTH, subsequent_indent=4 * " ", break_on_hyphens=False)
         lines = wrap.wrap(f"{self.paper} · {self.says} [{self.verdict}]")
         lines += wrap.wrap(f"    instead: {self.instead}") if self.instead else []
         for check in self.checks:
-            *most, last = textwrap.wrap(check.title, NAME, subsequent_indent="  ", break_on_hyphens=False)
+            title = check.name if check.kind == "check" else f"{check.kind}: {check.name}"
+            *most, last = textwrap.wrap(title, NAME, subsequent_indent="  ", break_on_hyphens=False)
             lines += [f"  {line}" for line in most]
             lines.append(f"  {last:<{NAME}}{'' if check.holds else '!!':>3} {check.measured:>10}   {check.expected}")
-        return lines
+        return "\n".join(lines)
 
 
 class Book:
@@ -128,16 +108,10 @@ class Book:
         self.statements: dict[tuple[str, str], Statement] = {}
         self.saved: set[str] = set()
 
+    @contextmanager
     def statement(
-        self,
-        paper: str,
-        says: str,
-        *,
-        only: str = "",
-        instead: str = "",
-        headline: bool = False,
-        figure: str | Sequence[str] = (),
-    ) -> Statement:
+        self, paper: str, says: str, *, only="", instead="", headline=False, figure: str | Sequence[str] = ()
+    ) -> Iterator[Statement]:
         """A statement of the paper, or beyond it, with its checks: `with book.statement(...) as s: s.check(...)`.
 
         paper: where, such as "Theorem 2", or "beyond the paper". says: one sentence. only: the regime in which it
@@ -151,7 +125,15 @@ class Book:
         if only and instead:
             raise ValueError(f"{paper}: only= and instead= contradict each other: it holds in part, or it does not")
         figures = (figure,) if isinstance(figure, str) else figure
-        return Statement(self, paper, says, only, instead, headline, figures)
+        one = Statement(paper, says, only, instead, headline, figures)
+        yield one
+        if not any(check.kind == "check" for check in one.checks):
+            raise ValueError(f"{paper}: {says}: nothing was checked: s.check(...) is wanted at least once")
+        for name in figures:
+            if name not in self.saved:
+                raise ValueError(f"{paper}: {name} was not drawn in this run: book.save(figure, {name!r}) comes first")
+        self.statements[paper, says] = one
+        print(one)
 
     def save(self, figure, name: str) -> None:
         """Write the figure as name.png and name.pdf into the folder of this run."""
@@ -203,10 +185,9 @@ def begin(notebook: str, namespace: dict) -> Book:
 
 def number(value: float, digits: int, scale: float = 0.0) -> str:
     """`digits` significant digits of value, counted from the first digit of scale if that is larger."""
-    largest = max(abs(value), scale)
-    if not math.isfinite(value) or largest == 0:
-        return str(value) if not math.isfinite(value) else "0"
-    exponent = math.floor(math.log10(largest))
+    if not math.isfinite(value):
+        return str(value)
+    exponent = math.floor(math.log10(max(abs(value), scale) or 1))
     decimals = digits - 1 - exponent
     rounded = round(float(value), decimals)
     if rounded == 0:

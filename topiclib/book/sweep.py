@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import json
 import math
 import re
 import time
@@ -12,28 +11,32 @@ import click
 import pandas as pd
 
 from . import parameters
-from .run import Job, check_folder, own_parameters, parse_value, read_statements, run_jobs, select_notebooks
+from .run import Job, check_folder, own_parameters, parse_value, run_jobs, select_notebooks
 
 COMMANDS = ("__main__", "report", "run", "sweep")  # modules that no notebook imports
 LIMIT = 10_000  # runs of a sweep: more is a slip of the pen
 
 
-def plan(words: tuple[str, ...], out: Path | None = None) -> list[Job]:
-    """The runs that the words of the command line ask for, each with a folder of its own in a folder for this code.
+def plan(wanted: str, words: tuple[str, ...], out: Path | None = None) -> list[Job]:
+    """The runs of a notebook that words NAME=VALUES ask for, each with a folder of its own in a folder for this code.
 
     ValueError with one line for whatever is wrong, before anything has started.
     """
-    if len(words) < 2:
-        raise ValueError("a notebook and a grid are wanted, e.g. sweep 03 optimizer=sgd,adam seed=0:4")
-    (notebook,) = select_notebooks(words[:1])
+    (notebook,) = select_notebooks((wanted,))
     found, grid = own_parameters(notebook), {}
-    for word in words[1:]:
+    for word in words:
         name, sign, text = word.partition("=")
         if not sign:
             raise ValueError(f"{word} is not of the form NAME=V1,V2 or NAME=A:B")
         if name in grid:
             raise ValueError(f"{name} is given more than once: list its values in one, {name}=V1,V2")
-        values = [parse_value(found, name, part, notebook.stem) for part in _parts(text)]
+        values = []
+        for part in map(str.strip, text.split(",")):
+            ends = re.fullmatch(r"(-?\d+):(-?\d+)", part)
+            numbers = range(int(ends[1]), int(ends[2]) + 1) if ends else [part]
+            if not 0 < len(numbers) <= LIMIT:
+                raise ValueError(f"{part} is not allowed: A:B wants B at least A, and at most {LIMIT} values")
+            values += [parse_value(found, name, str(number), notebook.stem) for number in numbers]
         grid[name] = list(dict.fromkeys(map(found[name].type, values)))  # 1 and 1.0 are one value
     if (runs := math.prod(map(len, grid.values()))) > LIMIT:
         raise ValueError(f"the grid has {runs} points: at most {LIMIT} runs are allowed")
@@ -48,23 +51,9 @@ def plan(words: tuple[str, ...], out: Path | None = None) -> list[Job]:
     return jobs
 
 
-def _parts(text: str) -> list[str]:
-    parts = []
-    for part in map(str.strip, text.split(",")):
-        if ends := re.fullmatch(r"(-?\d+):(-?\d+)", part):
-            numbers = range(int(ends[1]), int(ends[2]) + 1)
-            if not 0 < len(numbers) <= LIMIT:
-                raise ValueError(f"{part} is not allowed: A:B wants B at least A, and at most {LIMIT} values")
-            parts += map(str, numbers)
-        else:
-            parts.append(part)
-    return parts
-
-
 def version(notebook: Path) -> str:
     """A hash of the code that decides a run's numbers: the notebook's code cells and the modules it imports."""
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    code = ["".join(cell["source"]) for cell in parameters.read_cells(notebook)]
     modules = sorted((parameters.ROOT / "topiclib").rglob("*.py"))
     code += [path.read_text(encoding="utf-8") for path in modules if path.stem not in COMMANDS]
     return hashlib.sha256("\0".join(code).encode()).hexdigest()[:12]
@@ -72,7 +61,7 @@ def version(notebook: Path) -> str:
 
 def carry_out(jobs: list[Job], number: int) -> bool:
     """Run what has no record yet, `number` at a time, and summarise; does every run have one now? Ctrl-C keeps them."""
-    todo, began = [job for job in jobs if not read_statements(job.figures, job.source)], time.monotonic()
+    todo, began = [job for job in jobs if not parameters.read_record(job.figures, job.source.stem)], time.monotonic()
     done, out = len(jobs) - len(todo), jobs[0].figures.parent
     click.echo(f"{len(jobs)} runs of {jobs[0].source.stem}, {done} of them finished already; results in {out}")
     try:
@@ -96,7 +85,7 @@ def summarise(jobs: list[Job], out: Path) -> None:
     rows, found = [], own_parameters(jobs[0].source)
     for job in jobs:
         values = {name: one.default for name, one in found.items()} | job.injected
-        for statement in read_statements(job.figures, job.source):
+        for statement in parameters.read_record(job.figures, job.source.stem).get("statements", []):
             for check in statement["checks"]:
                 said = f"{statement['paper']} · {statement['says']} · {check['kind']}: {check['name']}"
                 rows.append(values | {"check": said, "measured": check["measured"], "holds": check["holds"]})
