@@ -28,7 +28,7 @@ SAYS = {  # command -> what it must print, what it must leave behind (a pattern 
         "",
         "runs/01_data/p_m=0.3/statements_01.json",
     ),
-    "python -m topiclib sweep 01 seed=0:1": ("2 of 2 runs done in ", "runs/sweep_01_data/sweep.csv"),
+    "python -m topiclib sweep 01 seed=0:1": ("2 of 2 runs done in ", "runs/sweep_01_data/*/sweep.csv"),
 }
 
 
