@@ -7,18 +7,8 @@ from time import perf_counter
 import numpy as np
 import pytest
 
-from topiclib.data import (
-    DirichletTopics,
-    Documents,
-    FixedTopics,
-    Masking,
-    TopicModel,
-    length_range,
-    mask_documents,
-    sample_documents,
-    scramble_documents,
-)
-from topiclib.theory import corpus_moments
+import topiclib as tl
+from topiclib.data import DirichletTopics, FixedTopics, Masking, TopicModel
 
 PAPER = Masking(0.15, 0.1, 0.1)
 HEAVY = Masking(0.4, 0.25, 0.25)
@@ -45,7 +35,7 @@ def assert_shares(counts, shares):
 def documents_of(words, V, copies=1):
     """`copies` times the documents with these words, in turn; topics do not matter here."""
     counts = np.tile([np.bincount(document, minlength=V + 1) for document in words], (copies, 1))
-    return Documents(TopicModel(V, 1), counts, np.full((len(counts), V), 1 / V))
+    return tl.Documents(TopicModel(V, 1), counts, np.full((len(counts), V), 1 / V))
 
 
 # Documents
@@ -63,8 +53,8 @@ def test_topic_of_a_word_is_the_paper_s():
 @pytest.mark.parametrize("mixture", [FixedTopics(1), FixedTopics(3), FixedTopics(4), DirichletTopics(0.1)], ids=str)
 @pytest.mark.parametrize("length", [1, 9, (1, 3), (100, 104)])
 def test_shapes_and_ranges(mixture, length):
-    documents = sample_documents(SMALL, 500, mixture, length, np.random.default_rng(0))
-    low, high = length_range(length)
+    documents = tl.sample_documents(SMALL, 500, mixture, length, np.random.default_rng(0))
+    low, high = tl.length_range(length)
     assert len(documents) == 500 and documents.topics == SMALL
     assert documents.counts.shape == (500, 13) and documents.counts.dtype.kind == "i"
     assert documents.counts.min() == 0 and not documents.counts[:, 0].any()
@@ -90,9 +80,9 @@ def theta_pair(mixture, T, same):
 @pytest.mark.parametrize("length", [5, (2, 9)])
 def test_laws_of_documents(mixture, length):
     T, v, V = SMALL.T, SMALL.v, SMALL.V
-    documents = sample_documents(SMALL, 40_000, mixture, length, np.random.default_rng(1))
+    documents = tl.sample_documents(SMALL, 40_000, mixture, length, np.random.default_rng(1))
     n, theta, N = documents.counts[:, 1:], documents.theta, documents.lengths
-    low, high = length_range(length)
+    low, high = tl.length_range(length)
     lengths = np.arange(low, high + 1)
     assert_shares(np.bincount(N, minlength=high + 1)[low:], np.full(lengths.size, 1 / lengths.size))
 
@@ -125,7 +115,7 @@ def test_laws_of_documents(mixture, length):
 
 
 def test_mixture_of_all_topics_and_kappa_errors():
-    documents = sample_documents(SMALL, 30, FixedTopics(4), 6, np.random.default_rng(2))
+    documents = tl.sample_documents(SMALL, 30, FixedTopics(4), 6, np.random.default_rng(2))
     assert (documents.theta == 0.25).all()
     for tau in (4, 5):
         with pytest.raises(ValueError, match=rf"tau = {tau} is not allowed with T = 4"):
@@ -138,8 +128,8 @@ def test_mixture_of_all_topics_and_kappa_errors():
 def test_a_seed_decides_everything(mixture):
     def draw(seed):
         rng = np.random.default_rng(seed)
-        documents = sample_documents(SMALL, 50, mixture, (3, 8), rng)
-        masked = mask_documents(documents, HEAVY, rng)
+        documents = tl.sample_documents(SMALL, 50, mixture, (3, 8), rng)
+        masked = tl.mask_documents(documents, HEAVY, rng)
         return [documents.counts, documents.theta, *vars(masked).values()]
 
     for x, y in zip(draw(7), draw(7), strict=True):
@@ -148,7 +138,7 @@ def test_a_seed_decides_everything(mixture):
 
 
 def test_indexing():
-    documents = sample_documents(SMALL, 20, DirichletTopics(0.1), (3, 8), np.random.default_rng(3))
+    documents = tl.sample_documents(SMALL, 20, DirichletTopics(0.1), (3, 8), np.random.default_rng(3))
     for rows in (slice(3, 9), slice(None, None, -1), np.array([4, 1, 1]), [5, 0], documents.lengths > 5):
         part = documents[rows]
         assert part.topics == SMALL and len(part) == len(documents.counts[rows])
@@ -161,7 +151,7 @@ def test_indexing():
 def test_sampling_is_fast():
     def seconds():
         start = perf_counter()
-        sample_documents(TopicModel(), 10_000, DirichletTopics(0.1), (100, 150), np.random.default_rng(4))
+        tl.sample_documents(TopicModel(), 10_000, DirichletTopics(0.1), (100, 150), np.random.default_rng(4))
         return perf_counter() - start
 
     assert min(seconds() for _ in range(3)) < 0.3
@@ -173,8 +163,8 @@ def test_sampling_is_fast():
 @pytest.mark.parametrize("masking", EVERYWHERE, ids=str)
 @pytest.mark.parametrize("length", [1, (1, 4), (60, 90)])
 def test_conservation(masking, length):
-    documents = sample_documents(SMALL, 300, DirichletTopics(0.3), length, np.random.default_rng(5))
-    masked = mask_documents(documents, masking, np.random.default_rng(6))
+    documents = tl.sample_documents(SMALL, 300, DirichletTopics(0.3), length, np.random.default_rng(5))
+    masked = tl.mask_documents(documents, masking, np.random.default_rng(6))
     n, width = documents.counts.shape
     keys, chosen, labels = np.zeros((3, n, width))
     for d, q, w in zip(masked.document, masked.query, masked.label, strict=True):
@@ -202,7 +192,7 @@ def test_rates(masking):
     """Long documents, where at least one chosen position is no condition; all words are equally frequent."""
     V, N, D = 5, 200, 10_000
     documents = documents_of([np.repeat(np.arange(1, V + 1), N // V)], V, copies=D)
-    masked = mask_documents(documents, masking, np.random.default_rng(7))
+    masked = tl.mask_documents(documents, masking, np.random.default_rng(7))
     if masking.p_m < 1:
         k = masked.labels.sum(1)
         assert_mean(k, N * masking.p_m)
@@ -226,7 +216,7 @@ def test_rates(masking):
 def test_chosen_positions_given_at_least_one(p_m, words):
     """The law of the chosen positions, over nonempty subsets; a repeated word stands for any of its positions."""
     documents = documents_of([words], 3, copies=20_000)
-    labels = mask_documents(documents, Masking(p_m, 0.1, 0.1), np.random.default_rng(8)).labels.astype(int)
+    labels = tl.mask_documents(documents, Masking(p_m, 0.1, 0.1), np.random.default_rng(8)).labels.astype(int)
     law, numbers = {}, np.zeros(len(words) + 1)
     for subset in product([0, 1], repeat=len(words)):
         k = sum(subset)
@@ -246,7 +236,7 @@ def test_documents_of_any_length_in_one_call():
     """Each document is conditioned by itself: its length decides how many positions are chosen."""
     words = [(1,), (1, 2, 3, 3, 3, 3), (2, 2), (1,) * 60]
     p_m, copies = 0.05, 20_000
-    masked = mask_documents(documents_of(words, 3, copies), Masking(p_m, 0.1, 0.1), np.random.default_rng(9))
+    masked = tl.mask_documents(documents_of(words, 3, copies), Masking(p_m, 0.1, 0.1), np.random.default_rng(9))
     k = masked.labels.sum(1).reshape(copies, len(words))
     N = np.array([len(document) for document in words])
     nonempty = 1 - (1 - p_m) ** N
@@ -259,14 +249,14 @@ def test_masks_average_to_the_closed_form(masking):
     """Sample moments over fresh masks against `corpus_moments`, weighted to undo the condition of a chosen position."""
     words, V, copies = [(1,), (2, 2), (1, 3, 3), (4, 1, 2, 3), (3, 3, 3, 3, 1)], 4, 20_000
     documents = documents_of(words, V, copies)
-    masked = mask_documents(documents, masking, np.random.default_rng(10))
+    masked = tl.mask_documents(documents, masking, np.random.default_rng(10))
     p = masked.keys / documents.lengths[:, None]
     share = 1 - (1 - masking.p_m) ** documents.lengths
     k = masked.labels.sum(1)
     PP = (share * k)[:, None, None] * p[:, :, None] * p[:, None, :]
     XP = share[:, None, None] * masked.labels[:, :, None] * p[:, None, :]
     chosen = masking.p_m * sum(len(document) for document in words)
-    for drawn, exact in zip((PP, XP), corpus_moments(documents.counts[: len(words)], masking), strict=True):
+    for drawn, exact in zip((PP, XP), tl.corpus_moments(documents.counts[: len(words)], masking), strict=True):
         assert_mean(drawn.reshape(copies, len(words), -1).sum(1) / chosen, exact.ravel())
 
 
@@ -283,23 +273,23 @@ def test_whole_numbers(value):
         "T": lambda: TopicModel(T=value),
         "v": lambda: TopicModel(v=value),
         "tau": lambda: FixedTopics(value),
-        "n": lambda: sample_documents(SMALL, value, FixedTopics(2), 5, rng),
-        "length": lambda: sample_documents(SMALL, 5, FixedTopics(2), value, rng),
+        "n": lambda: tl.sample_documents(SMALL, value, FixedTopics(2), 5, rng),
+        "length": lambda: tl.sample_documents(SMALL, 5, FixedTopics(2), value, rng),
     }
     for name, call in calls.items():
         with pytest.raises(ValueError, match=rf"{name} = .*{WHOLE}"):
             call()
     for length in ((value, 3), (1, value)):
         with pytest.raises(ValueError, match=rf"length = .*{WHOLE}"):
-            length_range(length)
+            tl.length_range(length)
 
 
 def test_other_errors_of_documents():
     for length, message in (((5, 3), "the shortest length comes first"), ((1, 2, 3), "N, or the two ends")):
         with pytest.raises(ValueError, match=rf"length = .* is not allowed: {message}"):
-            sample_documents(SMALL, 5, FixedTopics(2), length, np.random.default_rng(0))
+            tl.sample_documents(SMALL, 5, FixedTopics(2), length, np.random.default_rng(0))
     with pytest.raises(ValueError, match=r"tau = 5 is not allowed: a document cannot have more than T = 4 topics"):
-        sample_documents(SMALL, 5, FixedTopics(5), 5, np.random.default_rng(0))
+        tl.sample_documents(SMALL, 5, FixedTopics(5), 5, np.random.default_rng(0))
     with pytest.raises(ValueError, match=r"alpha = 0 is not allowed: a number above 0"):
         DirichletTopics(0)
 
@@ -324,8 +314,8 @@ def test_impossible_rates(rates, message):
 
 def test_scrambled_documents_keep_everything_but_the_topics():
     topics = TopicModel(5, 4)
-    documents = sample_documents(topics, 3000, FixedTopics(1), (5, 30), np.random.default_rng(0))
-    scrambled = scramble_documents(documents, np.random.default_rng(1))
+    documents = tl.sample_documents(topics, 3000, FixedTopics(1), (5, 30), np.random.default_rng(0))
+    scrambled = tl.scramble_documents(documents, np.random.default_rng(1))
     assert np.array_equal(scrambled.lengths, documents.lengths)
     assert np.array_equal(scrambled.counts.sum(axis=0), documents.counts.sum(axis=0))
     assert np.isnan(scrambled.theta).all(), "the old topic weights no longer describe the documents"
