@@ -1,26 +1,20 @@
 """topiclib.dynamics against gradient descent by autograd on full (V+1) x (V+1) matrices, over every document."""
 
+from itertools import product
 from math import exp, log, sqrt
 
 import numpy as np
 import pytest
 import torch
+from cases import NO_RANDOM, PAPER, cases, losses, rules
+from cases import UNEVEN as HEAVY
 from truth import close, gradients_at_zero, population_loss, problems, projectors
 
 import topiclib as tl
 from topiclib.data import DirichletTopics, FixedTopics, Masking, TopicModel
-from topiclib.model import KEY_RULES, LOSSES
 from topiclib.modes import to_numbers
 
-PAPER = Masking(0.15, 0.1, 0.1)
-HEAVY = Masking(0.4, 0.25, 0.2)
-NO_RANDOM = Masking(0.3, 0.2, 0.0)
 SMALL, TWO = TopicModel(3, 2), FixedTopics(2)
-CASES = [(TopicModel(2, 3), FixedTopics(1)), (TopicModel(3, 2), FixedTopics(2)), (TopicModel(4, 1), FixedTopics(2))]
-CASES += [(TopicModel(5, 2), FixedTopics(3)), (TopicModel(5, 2), FixedTopics(4)), (TopicModel(3, 3), FixedTopics(1))]
-cases = pytest.mark.parametrize(("topics", "mixture"), CASES, ids=str)
-rules = pytest.mark.parametrize("rule", KEY_RULES)
-losses = pytest.mark.parametrize("loss", LOSSES)
 
 
 def descend(topics, masking, mixture, rule, loss, matrices, learning_rate, steps, decay):
@@ -48,8 +42,7 @@ def descend(topics, masking, mixture, rule, loss, matrices, learning_rate, steps
 def test_reduced_flow_is_gradient_descent(topics, mixture, masking, loss, rule):
     """18 free numbers, W_K unlike W_Q, far from zero: numbers, norms and loss at every step."""
     start = np.random.default_rng(1).normal(size=(3, 6))
-    if topics.v == 1:
-        start[:, 4] = 0
+    start[:, 4] *= topics.v > 1
     rate, decay, steps = 0.2, 0.03, 6
     flow = tl.reduced_flow(
         topics, masking, mixture, start, learning_rate=rate, steps=steps, loss=loss, mask_keys=rule,
@@ -62,9 +55,7 @@ def test_reduced_flow_is_gradient_descent(topics, mixture, masking, loss, rule):
     for i, name in enumerate(("W_V", "W_K", "W_Q")):
         np.testing.assert_allclose(flow.norms[name], np.linalg.norm(path[:, i], axis=(1, 2)), rtol=1e-10)
         for numbers, matrix in zip(flow.numbers[:, i], path[:, i], strict=True):
-            numbers = numbers.copy()
-            if topics.v == 1:
-                numbers[4] = 0
+            numbers = numbers * [1, 1, 1, 1, topics.v > 1, 1]
             close(to_numbers(matrix, topics), numbers, 1e-10)
             close(tl.to_matrix(numbers, topics), matrix, 1e-10)  # stays symmetric
     assert np.abs(flow.numbers[-1] - start).max() > 0.01
@@ -126,24 +117,19 @@ def test_growth_from_a_random_start(loss, rule):
     for projector in projectors(topics.T, topics.v):
         grows = np.linalg.norm((K + Q) / 2 @ projector)
         assert [np.linalg.norm(tl.to_matrix(x, topics) @ projector) for x in start[1:]] == pytest.approx([grows] * 2)
-    assert tl.topic_amplitude(K, Q, topics) == pytest.approx(
-        np.linalg.norm((K + Q) / 2 @ projectors(topics.T, topics.v)[0]) / sqrt(2)
-    )
-    flow = tl.reduced_flow(
-        topics, HEAVY, mixture, start, learning_rate=lr, steps=steps, loss=loss, mask_keys=rule, weight_decay=decay
-    )
-    ends = [
-        [
-            tl.topic_amplitude(*map(lambda n: tl.to_matrix(n, topics), pair), topics)
-            for pair in flow.numbers[[0, -1], 1:]
-        ]
-    ]
-    ends.append([tl.topic_amplitude(K, Q, topics) for _, K, Q in path[[0, -1]]])
+    contrasts, _ = projectors(topics.T, topics.v)
+    grows = np.linalg.norm((K + Q) / 2 @ contrasts)
+    assert tl.topic_amplitude(K, Q, topics) == pytest.approx(grows / sqrt(2))
+    options = dict(learning_rate=lr, steps=steps, loss=loss, mask_keys=rule, weight_decay=decay)
+    flow = tl.reduced_flow(topics, HEAVY, mixture, start, **options)
+    reduced = [[tl.to_matrix(numbers, topics) for numbers in pair] for pair in flow.numbers[[0, -1], 1:]]
+    ends = [[tl.topic_amplitude(*pair, topics) for pair in pairs] for pairs in (reduced, path[[0, -1], 1:])]
     np.testing.assert_allclose(*ends, rtol=1e-6)
     rotation = np.linalg.qr(rng.normal(size=(7, 7)))[0]
     turned = tl.flow_start(tl.to_matrix(V, topics), rotation @ K, rotation @ Q, topics)
-    S = [tl.to_matrix(numbers, topics) @ projectors(topics.T, topics.v)[0] for numbers in (*start[1:], *turned[1:])]
-    close(S[0], S[2], 1e-18)  # only scores matter
+    close(
+        *(tl.to_matrix(numbers, topics) @ contrasts for numbers in (start[1], turned[1])), 1e-18
+    )  # only scores matter
 
 
 # Two numbers
@@ -222,36 +208,35 @@ def test_small_functions():
 
 # Errors
 
-FLOW = dict(learning_rate=1.0, steps=10)
+
+def flow(masking=PAPER, start=None, **options):
+    start = np.zeros((3, 6)) if start is None else start
+    tl.reduced_flow(SMALL, masking, TWO, start, **dict(learning_rate=1.0, steps=10) | options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (dict(learning_rate=0.0), "learning_rate = 0.0 is not allowed"),
-        (dict(learning_rate=float("inf")), "learning_rate = inf is not allowed"),
-        (dict(steps=0), "steps = 0 is not allowed"),
-        (dict(steps=2.5), "steps = 2.5 is not allowed"),
-        (dict(record_every=0), "record_every = 0 is not allowed"),
-    ],
-    ids=str,
-)
-def test_impossible_flows(options, message):
+def two_numbers(tau=2, **options):
+    tl.two_number_flow(SMALL, PAPER, tau, (0, 0, 1), **dict(learning_rate=1.0, steps=10) | options)
+
+
+WRONG = {"learning_rate": (0.0, float("inf")), "steps": (0, 2.5), "record_every": (0,)}
+ERRORS = [
+    *product((flow, two_numbers), [({name: x}, f"{name} = {x} is not") for name, bad in WRONG.items() for x in bad]),
+    *((flow, ({"start": np.zeros(n)}, r"start of .* six numbers a matrix, \(3, 6\)")) for n in ((6,), (2, 6), (3, 7))),
+    (two_numbers, ({"tau": 1}, "tau = 1 is not allowed")),
+    (two_numbers, ({"tau": 3}, "tau = 3 is not allowed with T = 3")),
+]
+
+
+@pytest.mark.parametrize(("call", "wrong"), ERRORS)
+def test_errors(call, wrong):
+    options, message = wrong
     with pytest.raises(ValueError, match=message):
-        tl.reduced_flow(SMALL, PAPER, TWO, np.zeros((3, 6)), **FLOW | options)
-    with pytest.raises(ValueError, match=message):
-        tl.two_number_flow(SMALL, PAPER, 2, (0, 0, 1), **FLOW | options)
+        call(**options)
 
 
 def test_other_errors():
-    for shape in ((6,), (2, 6), (3, 7)):
-        with pytest.raises(ValueError, match=r"start of shape .* six numbers a matrix, \(3, 6\)"):
-            tl.reduced_flow(SMALL, PAPER, TWO, np.zeros(shape), **FLOW)
     with pytest.raises(FloatingPointError, match=r"the loss is 3\.99e[+]06 at step 8: try a smaller learning rate"):
-        tl.reduced_flow(SMALL, PAPER, TWO, np.ones((3, 6)), learning_rate=10, steps=100, record_every=1)
-    for tau, message in ((1, "tau = 1 is not allowed"), (3, "tau = 3 is not allowed with T = 3")):
-        with pytest.raises(ValueError, match=message):
-            tl.two_number_flow(SMALL, PAPER, tau, (0, 0, 1), **FLOW)
+        flow(start=np.ones((3, 6)), learning_rate=10, steps=100, record_every=1)
     for topics, masking in ((TopicModel(1, 3), PAPER), (SMALL, NO_RANDOM), (SMALL, Masking(0.2, 0.0, 0.1))):
         with pytest.raises(ValueError, match="T of at least 2 and rates above 0 are wanted"):
             tl.fixed_point(topics, masking)
