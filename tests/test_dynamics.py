@@ -127,9 +127,8 @@ def test_growth_from_a_random_start(loss, rule):
     np.testing.assert_allclose(*ends, rtol=1e-6)
     rotation = np.linalg.qr(rng.normal(size=(7, 7)))[0]
     turned = tl.flow_start(tl.to_matrix(V, topics), rotation @ K, rotation @ Q, topics)
-    close(
-        *(tl.to_matrix(numbers, topics) @ contrasts for numbers in (start[1], turned[1])), 1e-18
-    )  # only scores matter
+    parts = [tl.to_matrix(numbers, topics) @ contrasts for numbers in (start[1], turned[1])]
+    close(*parts, 1e-18)  # only scores matter
 
 
 # Two numbers

@@ -193,6 +193,7 @@ def test_minimum_against_a_global_search(topics, tau, masking, value, rule):
         (PAPER, 20, "block", "attended", {"beta": "1.000000", "gamma": "58.641"}),
         (HEAVY, 80, "block", "excluded", {"gamma": "52.85"}),
         (HEAVY, 40, "diagonal", "excluded", {"beta": "12474"}),
+        (HEAVY, 60, "diagonal", "excluded", {"beta": "14326"}),
         (HEAVY, 80, "diagonal", "excluded", {"beta": "15371"}),
     ],
 )
