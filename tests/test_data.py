@@ -39,9 +39,6 @@ def documents_of(words, V, copies=1):
     return tl.Documents(TopicModel(V, 1), counts, np.full((len(counts), V), 1 / V))
 
 
-# Documents
-
-
 def test_topic_of_a_word_is_the_paper_s():
     for T, v in [(1, 1), (1, 5), (4, 3), (10, 10), (3, 1)]:
         topics = TopicModel(T, v)
@@ -231,9 +228,6 @@ def test_masks_average_to_the_closed_form(masking):
     chosen = masking.p_m * sum(len(document) for document in words)
     for drawn, exact in zip((PP, XP), tl.corpus_moments(documents.counts[: len(words)], masking), strict=True):
         assert_mean(drawn.reshape(copies, len(words), -1).sum(1) / chosen, exact.ravel())
-
-
-# Errors
 
 
 def draw(n=5, mixture=None, length=5):

@@ -32,9 +32,6 @@ def descend(topics, masking, mixture, rule, loss, matrices, learning_rate, steps
     return np.array(values), np.array(path)
 
 
-# The reduced flow is full-matrix gradient descent
-
-
 @rules
 @losses
 @cases
@@ -131,9 +128,6 @@ def test_growth_from_a_random_start(loss, rule):
     close(*parts, 1e-18)  # only scores matter
 
 
-# Two numbers
-
-
 @pytest.mark.parametrize(("T", "v", "tau"), [(3, 1, 2), (3, 2, 2), (5, 2, 3), (6, 3, 5), (10, 10, 2)])
 @pytest.mark.parametrize("masking", [PAPER, HEAVY, NO_RANDOM], ids=["paper", "heavy", "no random"])
 def test_two_number_flow_is_the_reduced_flow(T, v, tau, masking):
@@ -203,9 +197,6 @@ def test_small_functions():
     assert tl.rise_step(steps, values) == pytest.approx(20 + 10 * 0.6 / 3.6)
     assert tl.rise_step(steps, values, 0.7) == pytest.approx(30 + 10 * 3 / 6)
     assert np.isnan(tl.rise_step(steps, values[::-1])) and np.isnan(tl.rise_step(steps, np.ones(5)))
-
-
-# Errors
 
 
 def flow(masking=PAPER, start=None, **options):

@@ -113,9 +113,6 @@ def settings(number):
         yield topics, tau, Masking(float(p_m), float(p_c), float(p_r)), value, KEY_RULES[n // 3 % 3]
 
 
-# The loss
-
-
 @rules
 @values
 @rates
@@ -261,9 +258,6 @@ def test_limit_of_many_topics_a_share_rho_of_them_in_a_document(masking, rho):
     assert 1e-4 < K1 * m1 / (1 - m1) / g - 1 < 0.016
 
 
-# The Bayes loss
-
-
 @rates
 def test_bayes_loss_is_that_of_the_posterior(masking):
     for topics, tau in DOCUMENTS:
@@ -281,9 +275,6 @@ def test_bayes_loss_is_below_every_stage2_loss():
     diagonal, block = (minimise_stage2(LARGE, 20, PAPER, value).loss for value in ("diagonal", "block"))
     assert f"{diagonal - bayes_loss(LARGE, 20, PAPER):.1e}" == "1.1e-05"  # nearly reached
     assert f"{stage2_loss(1, 1, LARGE, 20, PAPER) - block:.5f}" == "0.00026"  # the block's gain over uniform attention
-
-
-# Cost and errors
 
 
 def test_cost_does_not_grow_with_the_model():

@@ -21,9 +21,6 @@ SMALL, TWO = TopicModel(3, 2), FixedTopics(2)
 HEADLINE, LDA = TopicModel(10, 10), DirichletTopics(0.1)
 
 
-# Six numbers a matrix
-
-
 @pytest.mark.parametrize("topics", [TopicModel(2, 3), TopicModel(3, 2), TopicModel(4, 1)], ids=str)
 def test_numbers_are_averages_over_relabellings(topics):
     rng = np.random.default_rng(0)
@@ -255,9 +252,6 @@ def test_stage_1_of_finite_documents(rule):
     assert (W == again).all()  # always the same documents
 
 
-# The run of the paper's size
-
-
 def test_headline_numbers():
     headline, small = (HEADLINE, PAPER, LDA, "cross-entropy"), dict(weight_decay=1e-5)
     assert np.linalg.norm(to_matrix(stage1_numbers(*headline, **small), HEADLINE)) == pytest.approx(130.6, rel=5e-3)
@@ -269,9 +263,6 @@ def test_headline_numbers():
     assert critical_weight_decay(*headline) == pytest.approx(2.54e-5, rel=5e-3)
     assert critical_weight_decay(HEADLINE, PAPER, LDA) == pytest.approx(1.37e-6, rel=5e-3)
     assert fixed_point(HEADLINE, PAPER).key_norm == pytest.approx(46.571, abs=5e-4)
-
-
-# Errors
 
 
 @pytest.mark.parametrize(

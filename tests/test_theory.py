@@ -179,9 +179,6 @@ def test_definition2_has_no_entry_off_the_diagonal(topics, masking):
     close(W, expected, 1e-14)
 
 
-# Theorem 1
-
-
 @rates
 @shapes
 def test_theorem1_embedding(topics, masking):
@@ -362,9 +359,6 @@ def test_embedding_optimum_is_theorem_1_on_synthetic_text():
     assert stats.contrast == pytest.approx(1 / PAPER.a / topics.v, rel=0.05) and abs(stats.excess) < 0.02
 
 
-# Theorems 3 and 5
-
-
 @pytest.mark.parametrize("masking", [PAPER, HEAVY, Masking(0.3, 0.0, 0.2)], ids=str)
 def test_intervals_follow_the_paper(masking):
     topics, tau = TopicModel(100, 300), np.array([1, 20, 80, 100])
@@ -392,9 +386,6 @@ def test_intervals_in_numbers():
     low, high = tl.theorem3_interval(topics, HEAVY, 80)
     assert round(low, 1) == 58.7 and high == pytest.approx(100 * 8 * 100, rel=1e-14)
     assert round(tl.theorem5_interval(topics, HEAVY, 80)[1]) == 10775
-
-
-# Errors
 
 
 HIDDEN = Masking(1.0, 0.0, 0.1)
