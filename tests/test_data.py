@@ -129,9 +129,6 @@ def test_sampling_is_fast():
     assert min(repeat(sample, number=1, repeat=3)) < 0.3
 
 
-# Masks
-
-
 @pytest.mark.parametrize("masking", EVERYWHERE, ids=str)
 @pytest.mark.parametrize("length", [1, (1, 4), (60, 90)])
 def test_conservation(masking, length):

@@ -82,9 +82,6 @@ def test_records():
     assert flow.loss[0] == pytest.approx(1) and (np.diff(flow.loss) < 0).all()
 
 
-# From small starts: the growth that the rates predict
-
-
 @pytest.mark.parametrize("rule", ["unchosen", "attended"])
 @losses
 def test_growth_from_a_random_start(loss, rule):

@@ -159,9 +159,6 @@ def test_weights_and_tau_broadcast(rule, value):
         assert bayes_loss(topics, int(tau[i, 0, 0]), PAPER) == bayes[i, 0, 0]
 
 
-# The minimum
-
-
 @pytest.mark.parametrize(
     ("topics", "tau", "masking", "value", "rule"),
     [*settings(27), (TopicModel(10, 2), 1, HEAVY, "diagonal", "unchosen")],

@@ -40,9 +40,6 @@ def test_numbers_are_averages_over_relabellings(topics):
     close(to_numbers(W - to_matrix(to_numbers(W, topics), topics), topics), 0, 1e-14)
 
 
-# Stage 1 and the modes of G
-
-
 @rules
 @cases
 @pytest.mark.parametrize(
@@ -165,9 +162,6 @@ def test_critical_weight_decay(loss):
         assert sign * (flow.norms["W_K"][-1] - flow.norms["W_K"][0]) > 0
     with pytest.raises(ValueError, match="no weight decay is critical"):
         critical_weight_decay(topics, PAPER, FixedTopics(1))  # squared loss: sigma is 0
-
-
-# Finite documents
 
 
 def exact_finite_rates(topics, masking, tau, lengths, rule, loss, W_V):

@@ -129,9 +129,6 @@ def test_evaluate_is_the_mean_over_chosen_positions(documents, loss):
 def test_errors(documents, arguments, message):
     with pytest.raises(ValueError, match=message):
         tl.train(tl.TopicTransformer(TOPICS), documents, MASKING, **arguments)
-
-
-def test_nothing_to_train(documents):
     with pytest.raises(ValueError, match="no trained part"):
         tl.train(tl.TopicTransformer(TOPICS, ()), documents, MASKING)
 
