@@ -123,15 +123,10 @@ def lab(tmp_path_factory):
     # Should the tests be killed, the server is left alone, and ends by itself.
     options += ["--MappingKernelManager.cull_idle_timeout=600", "--ServerApp.shutdown_no_activity_timeout=600"]
     with open(own / "log", "w") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", *options],
-            cwd=root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # Ctrl-C is for the tests, which then end the server
-        )
+        command, streams = [sys.executable, "-m", "jupyterlab", *options], {"stdout": log, "stderr": log}
+        # In a session of its own: Ctrl-C is for the tests, which then end the server.
+        streams |= {"stdin": subprocess.DEVNULL, "start_new_session": True}
+        server = subprocess.Popen(command, cwd=root, env=environment, **streams)
     try:
         record = own / "RUNTIME" / f"jpserver-{server.pid}.json"  # written when it listens: its port, its token
         deadline = time.monotonic() + 120
@@ -255,15 +250,12 @@ def controls_of(notebook):
 def test_run_from_the_menu(browser, lab, name):
     committed = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     n_controls = controls_of(committed)
-    assert n_controls > 0, "expected a notebook with sliders: else nothing is tested here"
+    assert n_controls > 0  # else nothing is tested here
     with opened(browser, lab, name) as page:
         run_all_cells(page)
-        found = eventually(page, lambda: problems(page, committed), [])
-        assert not found, "expected nothing wrong in the page, got\n" + "\n".join(found)
-        controls = eventually(page, page.locator(CONTROL).count, n_controls)
-        assert controls == n_controls, f"expected {n_controls} sliders and buttons, got {controls}"
-        dead = dead_controls(page)
-        assert not dead, f"expected every slider and button to change the picture, got no change from {dead}"
+        assert eventually(page, lambda: problems(page, committed), []) == []
+        assert eventually(page, page.locator(CONTROL).count, n_controls) == n_controls
+        assert dead_controls(page) == []
 
 
 def test_links_lead_on_and_back_to_the_contents(browser, lab):

@@ -1,34 +1,20 @@
 """topiclib.dynamics against gradient descent by autograd on full (V+1) x (V+1) matrices, over every document."""
 
+from itertools import product
 from math import exp, log, sqrt
 
 import numpy as np
 import pytest
 import torch
+from cases import NO_RANDOM, PAPER, cases, losses, rules
+from cases import UNEVEN as HEAVY
 from truth import close, gradients_at_zero, population_loss, problems, projectors
 
+import topiclib as tl
 from topiclib.data import DirichletTopics, FixedTopics, Masking, TopicModel
-from topiclib.dynamics import (
-    fixed_point,
-    flow_start,
-    onset_steps,
-    reduced_flow,
-    rise_step,
-    topic_amplitude,
-    two_number_flow,
-)
-from topiclib.model import KEY_RULES, LOSSES
-from topiclib.modes import mode_rates, stage1_numbers, to_matrix, to_numbers
+from topiclib.modes import to_numbers
 
-PAPER = Masking(0.15, 0.1, 0.1)
-HEAVY = Masking(0.4, 0.25, 0.2)
-NO_RANDOM = Masking(0.3, 0.2, 0.0)
 SMALL, TWO = TopicModel(3, 2), FixedTopics(2)
-CASES = [(TopicModel(2, 3), FixedTopics(1)), (TopicModel(3, 2), FixedTopics(2)), (TopicModel(4, 1), FixedTopics(2))]
-CASES += [(TopicModel(5, 2), FixedTopics(3)), (TopicModel(5, 2), FixedTopics(4)), (TopicModel(3, 3), FixedTopics(1))]
-cases = pytest.mark.parametrize(("topics", "mixture"), CASES, ids=str)
-rules = pytest.mark.parametrize("rule", KEY_RULES)
-losses = pytest.mark.parametrize("loss", LOSSES)
 
 
 def descend(topics, masking, mixture, rule, loss, matrices, learning_rate, steps, decay):
@@ -46,9 +32,6 @@ def descend(topics, masking, mixture, rule, loss, matrices, learning_rate, steps
     return np.array(values), np.array(path)
 
 
-# The reduced flow is full-matrix gradient descent
-
-
 @rules
 @losses
 @cases
@@ -56,25 +39,22 @@ def descend(topics, masking, mixture, rule, loss, matrices, learning_rate, steps
 def test_reduced_flow_is_gradient_descent(topics, mixture, masking, loss, rule):
     """18 free numbers, W_K unlike W_Q, far from zero: numbers, norms and loss at every step."""
     start = np.random.default_rng(1).normal(size=(3, 6))
-    if topics.v == 1:
-        start[:, 4] = 0
+    start[:, 4] *= topics.v > 1
     rate, decay, steps = 0.2, 0.03, 6
-    flow = reduced_flow(
+    flow = tl.reduced_flow(
         topics, masking, mixture, start, learning_rate=rate, steps=steps, loss=loss, mask_keys=rule,
         weight_decay=decay, record_every=1,
     )  # fmt: skip
-    matrices = [to_matrix(numbers, topics) for numbers in start]
+    matrices = [tl.to_matrix(numbers, topics) for numbers in start]
     values, path = descend(topics, masking, mixture, rule, loss, matrices, rate, steps, decay)
     np.testing.assert_array_equal(flow.steps, np.arange(steps + 1))
     np.testing.assert_allclose(flow.loss, values, rtol=1e-10)
     for i, name in enumerate(("W_V", "W_K", "W_Q")):
         np.testing.assert_allclose(flow.norms[name], np.linalg.norm(path[:, i], axis=(1, 2)), rtol=1e-10)
         for numbers, matrix in zip(flow.numbers[:, i], path[:, i], strict=True):
-            numbers = numbers.copy()
-            if topics.v == 1:
-                numbers[4] = 0
+            numbers = numbers * [1, 1, 1, 1, topics.v > 1, 1]
             close(to_numbers(matrix, topics), numbers, 1e-10)
-            close(to_matrix(numbers, topics), matrix, 1e-10)  # stays symmetric
+            close(tl.to_matrix(numbers, topics), matrix, 1e-10)  # stays symmetric
     assert np.abs(flow.numbers[-1] - start).max() > 0.01
 
 
@@ -85,8 +65,8 @@ def test_reduced_flow_is_gradient_descent(topics, mixture, masking, loss, rule):
 def test_reduced_flow_for_dirichlet_topics(topics, alpha, loss, rule):
     mixture, start = DirichletTopics(alpha), 0.7 * np.random.default_rng(2).normal(size=(3, 6))
     options = dict(learning_rate=0.5, steps=3, record_every=1)
-    flow = reduced_flow(topics, HEAVY, mixture, start, loss=loss, mask_keys=rule, **options)
-    matrices = [to_matrix(numbers, topics) for numbers in start]
+    flow = tl.reduced_flow(topics, HEAVY, mixture, start, loss=loss, mask_keys=rule, **options)
+    matrices = [tl.to_matrix(numbers, topics) for numbers in start]
     values, path = descend(topics, HEAVY, mixture, rule, loss, matrices, 0.5, 3, 0.0)
     exact = np.array([[to_numbers(W, topics) for W in row] for row in path])
     tolerance = 1e-8 if loss == "squared" else 2e-3  # exact quadrature; a sample of mixtures
@@ -96,13 +76,10 @@ def test_reduced_flow_for_dirichlet_topics(topics, alpha, loss, rule):
 
 def test_records():
     start = np.zeros((3, 6))
-    flow = reduced_flow(TopicModel(3, 2), PAPER, FixedTopics(2), start, learning_rate=1.0, steps=25)
+    flow = tl.reduced_flow(TopicModel(3, 2), PAPER, FixedTopics(2), start, learning_rate=1.0, steps=25)
     np.testing.assert_array_equal(flow.steps, [0, 10, 20, 25])
     assert flow.loss.shape == (4,) and flow.numbers.shape == (4, 3, 6) and set(flow.norms) == {"W_V", "W_K", "W_Q"}
     assert flow.loss[0] == pytest.approx(1) and (np.diff(flow.loss) < 0).all()
-
-
-# From small starts: the growth that the rates predict
 
 
 @pytest.mark.parametrize("rule", ["unchosen", "attended"])
@@ -111,16 +88,16 @@ def test_growth_from_a_random_start(loss, rule):
     """Full matrices, W_V at its optimum: each projection of (W_K +- W_Q) / 2 grows by its own factor, step by step."""
     topics, mixture, decay, lr, steps = TopicModel(3, 2), FixedTopics(2), 2e-3, 2.0, 40
     rng = np.random.default_rng(3)
-    V = stage1_numbers(topics, HEAVY, mixture, loss, rule, decay)
+    V = tl.stage1_numbers(topics, HEAVY, mixture, loss, rule, decay)
     K, Q = 1e-6 * rng.normal(size=(2, 7, 7))
-    _, path = descend(topics, HEAVY, mixture, rule, loss, [to_matrix(V, topics), K, Q], lr, steps, decay)
-    rates = mode_rates(topics, HEAVY, mixture, loss, rule, decay)
+    _, path = descend(topics, HEAVY, mixture, rule, loss, [tl.to_matrix(V, topics), K, Q], lr, steps, decay)
+    rates = tl.mode_rates(topics, HEAVY, mixture, loss, rule, decay)
     for projector, rate in zip(projectors(topics.T, topics.v), rates[:2], strict=True):
         for sign in (1, -1):
             part = [np.linalg.norm((K + sign * Q) @ projector) for _, K, Q in path]
             factor = 1 + lr * (sign * rate / sqrt(7) - 2 * decay)
             np.testing.assert_allclose(part, part[0] * factor ** np.arange(steps + 1), rtol=1e-6)
-    _, G = gradients_at_zero(topics, HEAVY, mixture, rule, loss, to_matrix(V, topics))
+    _, G = gradients_at_zero(topics, HEAVY, mixture, rule, loss, tl.to_matrix(V, topics))
     rest = G - sum(projectors(topics.T, topics.v)) @ G
     left, _, right = np.linalg.svd(rest)
     keys, queries = left[:, 0], right[0] * np.sign(left[:, 0] @ rest @ right[0])
@@ -130,26 +107,22 @@ def test_growth_from_a_random_start(loss, rule):
         factor = 1 + lr * (abs(rates.mask) / sqrt(7) - 2 * decay)
         np.testing.assert_allclose(part, part[0] * factor ** np.arange(steps + 1), rtol=1e-6)
 
-    start = flow_start(to_matrix(V, topics), K, Q, topics)
+    start = tl.flow_start(tl.to_matrix(V, topics), K, Q, topics)
     for projector in projectors(topics.T, topics.v):
         grows = np.linalg.norm((K + Q) / 2 @ projector)
-        assert [np.linalg.norm(to_matrix(x, topics) @ projector) for x in start[1:]] == pytest.approx([grows] * 2)
-    assert topic_amplitude(K, Q, topics) == pytest.approx(
-        np.linalg.norm((K + Q) / 2 @ projectors(topics.T, topics.v)[0]) / sqrt(2)
-    )
-    flow = reduced_flow(
-        topics, HEAVY, mixture, start, learning_rate=lr, steps=steps, loss=loss, mask_keys=rule, weight_decay=decay
-    )
-    ends = [[topic_amplitude(*map(lambda n: to_matrix(n, topics), pair), topics) for pair in flow.numbers[[0, -1], 1:]]]
-    ends.append([topic_amplitude(K, Q, topics) for _, K, Q in path[[0, -1]]])
+        assert [np.linalg.norm(tl.to_matrix(x, topics) @ projector) for x in start[1:]] == pytest.approx([grows] * 2)
+    contrasts, _ = projectors(topics.T, topics.v)
+    grows = np.linalg.norm((K + Q) / 2 @ contrasts)
+    assert tl.topic_amplitude(K, Q, topics) == pytest.approx(grows / sqrt(2))
+    options = dict(learning_rate=lr, steps=steps, loss=loss, mask_keys=rule, weight_decay=decay)
+    flow = tl.reduced_flow(topics, HEAVY, mixture, start, **options)
+    reduced = [[tl.to_matrix(numbers, topics) for numbers in pair] for pair in flow.numbers[[0, -1], 1:]]
+    ends = [[tl.topic_amplitude(*pair, topics) for pair in pairs] for pairs in (reduced, path[[0, -1], 1:])]
     np.testing.assert_allclose(*ends, rtol=1e-6)
     rotation = np.linalg.qr(rng.normal(size=(7, 7)))[0]
-    turned = flow_start(to_matrix(V, topics), rotation @ K, rotation @ Q, topics)
-    S = [to_matrix(numbers, topics) @ projectors(topics.T, topics.v)[0] for numbers in (*start[1:], *turned[1:])]
-    close(S[0], S[2], 1e-18)  # only scores matter
-
-
-# Two numbers
+    turned = tl.flow_start(tl.to_matrix(V, topics), rotation @ K, rotation @ Q, topics)
+    parts = [tl.to_matrix(numbers, topics) @ contrasts for numbers in (start[1], turned[1])]
+    close(*parts, 1e-18)  # only scores matter
 
 
 @pytest.mark.parametrize(("T", "v", "tau"), [(3, 1, 2), (3, 2, 2), (5, 2, 3), (6, 3, 5), (10, 10, 2)])
@@ -161,34 +134,34 @@ def test_two_number_flow_is_the_reduced_flow(T, v, tau, masking):
     W_V[1:, 1:] += f / topics.V
     keys = to_numbers(k * contrasts, topics)
     options = dict(learning_rate=0.4 * topics.V, steps=1000, record_every=10)
-    flow = reduced_flow(topics, masking, FixedTopics(tau), [to_numbers(W_V, topics), keys, keys], **options)
-    two = two_number_flow(topics, masking, tau, (b, f, k), **options)
+    flow = tl.reduced_flow(topics, masking, FixedTopics(tau), [to_numbers(W_V, topics), keys, keys], **options)
+    two = tl.two_number_flow(topics, masking, tau, (b, f, k), **options)
     np.testing.assert_array_equal(two.steps, flow.steps)
     np.testing.assert_allclose(two.loss, flow.loss, rtol=1e-12)
     for name in ("W_V", "W_K", "W_Q"):
         np.testing.assert_allclose(two.norms[name], flow.norms[name], rtol=1e-9)
     for i in (1, -1):
-        close(to_matrix(flow.numbers[i, 1], topics), two.k[i] * contrasts, 1e-9 * two.k[i])
+        close(tl.to_matrix(flow.numbers[i, 1], topics), two.k[i] * contrasts, 1e-9 * two.k[i])
         W_V = two.b[i] * contrasts
         W_V[1:, 1:] += two.f[i] / topics.V
-        close(to_matrix(flow.numbers[i, 0], topics), W_V, 1e-9)
+        close(tl.to_matrix(flow.numbers[i, 0], topics), W_V, 1e-9)
     assert abs(two.k[-1] / two.k[0] - 1) > 0.02
 
 
 @pytest.mark.parametrize(("T", "v", "tau"), [(3, 1, 2), (5, 2, 3), (10, 10, 2), (10, 10, 7)])
 @pytest.mark.parametrize("masking", [PAPER, HEAVY], ids=["paper", "heavy"])
 def test_fixed_point(T, v, tau, masking):
-    topics, end = TopicModel(T, v), fixed_point(TopicModel(T, v), masking)
+    topics, end = TopicModel(T, v), tl.fixed_point(TopicModel(T, v), masking)
     assert end.gamma == pytest.approx(1 + T * masking.p_c / masking.p_r)
     k = end.key_norm / sqrt(T - 1)
     assert exp(k**2 / (v * sqrt(topics.V + 1))) == pytest.approx(end.gamma)
     options = dict(learning_rate=0.2 * topics.V, steps=400)
-    flow = two_number_flow(topics, masking, tau, (1, 1, k), **options)
+    flow = tl.two_number_flow(topics, masking, tau, (1, 1, k), **options)
     for name, norm in (("W_V", end.value_norm), ("W_K", end.key_norm), ("W_Q", end.key_norm)):
         np.testing.assert_allclose(flow.norms[name], norm, rtol=1e-12)
     np.testing.assert_allclose(flow.gamma, end.gamma, rtol=1e-12)
     for factor in (0.98, 1.02):  # a neighbouring gamma moves, and towards gamma*
-        near = two_number_flow(topics, masking, tau, (1, 1, k * sqrt(1 + log(factor) / log(end.gamma))), **options)
+        near = tl.two_number_flow(topics, masking, tau, (1, 1, k * sqrt(1 + log(factor) / log(end.gamma))), **options)
         assert near.gamma[0] == pytest.approx(factor * end.gamma)
         assert 1e-9 < abs(near.gamma[-1] / near.gamma[0] - 1)
         assert abs(near.gamma[-1] - end.gamma) < abs(near.gamma[0] - end.gamma)
@@ -198,7 +171,7 @@ def test_fixed_point_of_full_matrices():
     """From an aligned start, full-matrix gradient descent ends there. It is not stable: once W_V tells apart words of a
     topic, so do W_K and W_Q; while it does not, they stay (to first order), unlike from a saddle."""
     topics, mixture = TopicModel(3, 2), FixedTopics(2)
-    end = fixed_point(topics, HEAVY)
+    end = tl.fixed_point(topics, HEAVY)
     contrasts, within = projectors(topics.T, topics.v)
     block = contrasts.copy()
     block[1:, 1:] += 1 / 6
@@ -209,54 +182,50 @@ def test_fixed_point_of_full_matrices():
     K = end.key_norm / sqrt(2) * contrasts + 1e-4 * within
     for nudge, low, high in ((0.0, 0.99, 1.01), (0.1, 5, 10), (-0.1, 0.1, 0.2)):
         start = [to_numbers(W, topics) for W in (block + nudge * within, K, K)]
-        flow = reduced_flow(topics, HEAVY, mixture, start, learning_rate=3.0, steps=500)
-        parts = [np.linalg.norm(to_matrix(flow.numbers[i, 1], topics) @ within) for i in (0, -1)]
+        flow = tl.reduced_flow(topics, HEAVY, mixture, start, learning_rate=3.0, steps=500)
+        parts = [np.linalg.norm(tl.to_matrix(flow.numbers[i, 1], topics) @ within) for i in (0, -1)]
         assert low < parts[1] / parts[0] < high
 
 
 def test_small_functions():
-    assert onset_steps(1e-3, 1.0, 4e-5, 50) == pytest.approx(log(1e3) / 2e-3)
-    assert onset_steps(1e-3, 1.0, 0.0, 50) == onset_steps(1e-3, 1.0, -1e-5, 50) == np.inf
+    assert tl.onset_steps(1e-3, 1.0, 4e-5, 50) == pytest.approx(log(1e3) / 2e-3)
+    assert tl.onset_steps(1e-3, 1.0, 0.0, 50) == tl.onset_steps(1e-3, 1.0, -1e-5, 50) == np.inf
     steps, values = np.arange(0, 50, 10), np.array([1.0, 0.8, 1.4, 5.0, 11.0])
-    assert rise_step(steps, values) == pytest.approx(20 + 10 * 0.6 / 3.6)
-    assert rise_step(steps, values, 0.7) == pytest.approx(30 + 10 * 3 / 6)
-    assert np.isnan(rise_step(steps, values[::-1])) and np.isnan(rise_step(steps, np.ones(5)))
+    assert tl.rise_step(steps, values) == pytest.approx(20 + 10 * 0.6 / 3.6)
+    assert tl.rise_step(steps, values, 0.7) == pytest.approx(30 + 10 * 3 / 6)
+    assert np.isnan(tl.rise_step(steps, values[::-1])) and np.isnan(tl.rise_step(steps, np.ones(5)))
 
 
-# Errors
+def flow(masking=PAPER, start=None, **options):
+    start = np.zeros((3, 6)) if start is None else start
+    tl.reduced_flow(SMALL, masking, TWO, start, **dict(learning_rate=1.0, steps=10) | options)
 
-FLOW = dict(learning_rate=1.0, steps=10)
+
+def two_numbers(tau=2, **options):
+    tl.two_number_flow(SMALL, PAPER, tau, (0, 0, 1), **dict(learning_rate=1.0, steps=10) | options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (dict(learning_rate=0.0), "learning_rate = 0.0 is not allowed"),
-        (dict(learning_rate=float("inf")), "learning_rate = inf is not allowed"),
-        (dict(steps=0), "steps = 0 is not allowed"),
-        (dict(steps=2.5), "steps = 2.5 is not allowed"),
-        (dict(record_every=0), "record_every = 0 is not allowed"),
-    ],
-    ids=str,
-)
-def test_impossible_flows(options, message):
+WRONG = {"learning_rate": (0.0, float("inf")), "steps": (0, 2.5), "record_every": (0,)}
+ERRORS = [
+    *product((flow, two_numbers), [({name: x}, f"{name} = {x} is not") for name, bad in WRONG.items() for x in bad]),
+    *((flow, ({"start": np.zeros(n)}, r"start of .* six numbers a matrix, \(3, 6\)")) for n in ((6,), (2, 6), (3, 7))),
+    (two_numbers, ({"tau": 1}, "tau = 1 is not allowed")),
+    (two_numbers, ({"tau": 3}, "tau = 3 is not allowed with T = 3")),
+]
+
+
+@pytest.mark.parametrize(("call", "wrong"), ERRORS)
+def test_errors(call, wrong):
+    options, message = wrong
     with pytest.raises(ValueError, match=message):
-        reduced_flow(SMALL, PAPER, TWO, np.zeros((3, 6)), **FLOW | options)
-    with pytest.raises(ValueError, match=message):
-        two_number_flow(SMALL, PAPER, 2, (0, 0, 1), **FLOW | options)
+        call(**options)
 
 
 def test_other_errors():
-    for shape in ((6,), (2, 6), (3, 7)):
-        with pytest.raises(ValueError, match=r"start of shape .* six numbers a matrix, \(3, 6\)"):
-            reduced_flow(SMALL, PAPER, TWO, np.zeros(shape), **FLOW)
     with pytest.raises(FloatingPointError, match=r"the loss is 3\.99e[+]06 at step 8: try a smaller learning rate"):
-        reduced_flow(SMALL, PAPER, TWO, np.ones((3, 6)), learning_rate=10, steps=100, record_every=1)
-    for tau, message in ((1, "tau = 1 is not allowed"), (3, "tau = 3 is not allowed with T = 3")):
-        with pytest.raises(ValueError, match=message):
-            two_number_flow(SMALL, PAPER, tau, (0, 0, 1), **FLOW)
+        flow(start=np.ones((3, 6)), learning_rate=10, steps=100, record_every=1)
     for topics, masking in ((TopicModel(1, 3), PAPER), (SMALL, NO_RANDOM), (SMALL, Masking(0.2, 0.0, 0.1))):
         with pytest.raises(ValueError, match="T of at least 2 and rates above 0 are wanted"):
-            fixed_point(topics, masking)
+            tl.fixed_point(topics, masking)
     with pytest.raises(ValueError, match="T = 1 is not allowed: a whole number, at least 2"):
-        topic_amplitude(np.eye(4), np.eye(4), TopicModel(1, 3))
+        tl.topic_amplitude(np.eye(4), np.eye(4), TopicModel(1, 3))

@@ -1,6 +1,5 @@
 """topiclib.landscape against full matrices over all topic sets, token by token attention, and a global search."""
 
-import tracemalloc
 from fractions import Fraction
 from functools import partial
 from inspect import signature
@@ -10,24 +9,22 @@ from timeit import repeat
 
 import numpy as np
 import pytest
+from cases import HEAVY, NO_RANDOM, PAPER, rules
 from scipy.optimize import minimize, minimize_scalar
 from truth import key_frequencies, label_and_shown, topic_sets
 
-from topiclib.data import Masking, TopicModel
+from topiclib.data import KEY_RULES, Masking, TopicModel
 from topiclib.landscape import bayes_loss, minimise_stage2, stage2_loss
 from topiclib.theory import diagonal_optimum, stage1_optimum
 
-PAPER, HEAVY, UNEVEN = Masking(0.15, 0.1, 0.1), Masking(0.4, 0.25, 0.25), Masking(0.5, 0.125, 0.25)
-KEPT, DRAWN, HIDDEN = Masking(0.3, 0.2, 0.0), Masking(0.3, 0.0, 0.2), Masking(0.25, 0.0, 0.0)
-RULES = ["excluded", "attended", "unchosen"]
+UNEVEN, DRAWN, HIDDEN = Masking(0.5, 0.125, 0.25), Masking(0.3, 0.0, 0.2), Masking(0.25, 0.0, 0.0)
 VALUES = ["block", "diagonal", (0.13, -0.71, 0.64, 0.26)]
 DOCUMENTS = [(TopicModel(T, v), tau) for T, v in [(2, 1), (3, 2), (4, 3)] for tau in range(1, T + 1)]
 WEIGHTS = [(0, 0), (0, 3), (0.7, 0), (2.5, 40), (300, 0.02)]
 LARGE, SMALL = TopicModel(100, 300), TopicModel(3, 2)
 pytestmark = pytest.mark.filterwarnings("error")
-rules = pytest.mark.parametrize("rule", RULES)
 values = pytest.mark.parametrize("value", VALUES, ids=["block", "diagonal", "numbers"])
-rates = pytest.mark.parametrize("masking", [PAPER, HEAVY, UNEVEN, KEPT, DRAWN, HIDDEN], ids=str)
+rates = pytest.mark.parametrize("masking", [PAPER, HEAVY, UNEVEN, NO_RANDOM, DRAWN, HIDDEN], ids=str)
 papers_rates = pytest.mark.parametrize("masking", [PAPER, HEAVY], ids=str)
 
 # The truth, from the definitions: no groups of words, no frequencies worked out by hand
@@ -113,10 +110,7 @@ def settings(number):
         p_m, p_c, p_r = rng.choice([0.05, 0.15, 0.8]), *rng.choice([0, 0.1, 0.4], 2, p=[0.15, 0.5, 0.35])
         W = (rng.normal() / topics.V, rng.uniform(1.3, 3), rng.uniform(0, 0.5), rng.normal() / topics.V)
         value = ["block", "diagonal", tuple(round(float(w), 4) for w in W)][n % 3]
-        yield topics, tau, Masking(float(p_m), float(p_c), float(p_r)), value, RULES[n // 3 % 3]
-
-
-# The loss
+        yield topics, tau, Masking(float(p_m), float(p_c), float(p_r)), value, KEY_RULES[n // 3 % 3]
 
 
 @rules
@@ -165,9 +159,6 @@ def test_weights_and_tau_broadcast(rule, value):
         assert bayes_loss(topics, int(tau[i, 0, 0]), PAPER) == bayes[i, 0, 0]
 
 
-# The minimum
-
-
 @pytest.mark.parametrize(
     ("topics", "tau", "masking", "value", "rule"),
     [*settings(27), (TopicModel(10, 2), 1, HEAVY, "diagonal", "unchosen")],
@@ -195,16 +186,15 @@ def test_minimum_against_a_global_search(topics, tau, masking, value, rule):
         (PAPER, 20, "diagonal", "excluded", {"alpha": "0", "beta": "14918.4790", "loss": "0.91652488083"}),
         (PAPER, 20, "block", "attended", {"beta": "1.000000", "gamma": "58.641"}),
         (HEAVY, 80, "block", "excluded", {"gamma": "52.85"}),
-        *(
-            (HEAVY, tau, "diagonal", "excluded", {"beta": b})
-            for tau, b in [(40, "12474"), (60, "14326"), (80, "15371")]
-        ),
+        (HEAVY, 40, "diagonal", "excluded", {"beta": "12474"}),
+        (HEAVY, 60, "diagonal", "excluded", {"beta": "14326"}),
+        (HEAVY, 80, "diagonal", "excluded", {"beta": "15371"}),
     ],
 )
 def test_minimum_in_numbers(masking, tau, value, rule, expected):
     minimum = minimise_stage2(LARGE, tau, masking, value, rule)
-    decimals = {name: len(number.partition(".")[2]) for name, number in expected.items()}
-    assert {name: f"{getattr(minimum, name):.{decimals[name]}f}" for name in expected} == expected
+    for name, number in expected.items():
+        assert f"{getattr(minimum, name):.{len(number.partition('.')[2])}f}" == number
 
 
 def test_alpha_of_the_diagonal_optimum():
@@ -217,7 +207,7 @@ def test_alpha_of_the_diagonal_optimum():
     assert round(minimum.alpha, 2) == 0.98 and f"{forced - minimum.loss:.1e}" == "4.8e-04"
 
 
-@pytest.mark.parametrize("masking", [PAPER, HEAVY, KEPT, DRAWN, Masking(1e-4, 0.1, 0.0)], ids=str)
+@pytest.mark.parametrize("masking", [PAPER, HEAVY, NO_RANDOM, DRAWN, Masking(1e-4, 0.1, 0.0)], ids=str)
 @pytest.mark.parametrize("value", ["block", "diagonal"])
 @pytest.mark.parametrize(("T", "v", "tau"), [(100, 300, 20), (100, 10, 1), (10, 10, 10), (3, 2, 2)])
 def test_minimum_in_closed_form_when_keys_are_unchosen(T, v, tau, value, masking):
@@ -265,9 +255,6 @@ def test_limit_of_many_topics_a_share_rho_of_them_in_a_document(masking, rho):
     assert 1e-4 < K1 * m1 / (1 - m1) / g - 1 < 0.016
 
 
-# The Bayes loss
-
-
 @rates
 def test_bayes_loss_is_that_of_the_posterior(masking):
     for topics, tau in DOCUMENTS:
@@ -287,9 +274,6 @@ def test_bayes_loss_is_below_every_stage2_loss():
     assert f"{stage2_loss(1, 1, LARGE, 20, PAPER) - block:.5f}" == "0.00026"  # the block's gain over uniform attention
 
 
-# Cost and errors
-
-
 def test_cost_does_not_grow_with_the_model():
     """A 400 x 400 grid, at V = 100 and at V = 3e8, where one vector over the words would take 2.4 GB."""
     alpha, beta = np.linspace(0, 9, 400)[:, None], np.linspace(1, 900, 400)
@@ -300,11 +284,6 @@ def test_cost_does_not_grow_with_the_model():
 
     small, large = seconds(TopicModel(10, 10)), seconds(TopicModel(10**6, 300))
     assert max(small, large) < 0.2 and large < 3 * small + 0.01
-    tracemalloc.start()
-    stage2_loss(1, 2, TopicModel(60, 60), 5, PAPER)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 1e6  # bytes; a matrix has 1e8
 
 
 BAD = {
@@ -320,37 +299,38 @@ BAD = {
 def test_impossible_arguments(name, bad):
     arguments = {"alpha": 1, "beta": 1, "topics": SMALL, "tau": 2, "masking": PAPER, name: bad}
     for call in (stage2_loss, minimise_stage2, bayes_loss):
-        wanted = signature(call).parameters
-        if name in wanted:
+        known = signature(call).parameters.keys() & arguments.keys()
+        if name in known:
             with pytest.raises(ValueError, match=rf"{name} = .* is not allowed"):
-                call(**{key: value for key, value in arguments.items() if key in wanted})
+                call(**{key: arguments[key] for key in known})
+    with pytest.raises(ValueError, match=r"tau = \[1, 2\] is not allowed"):
+        minimise_stage2(SMALL, [1, 2], PAPER)
 
 
-def test_no_key_left_and_no_minimum():
+def test_no_key_left():
     weights = np.array([0.0, 1.0])
-    for tau, masking, rule in product((1, 2), (PAPER, HIDDEN), RULES):
+    for tau, masking, rule in product((1, 2), (PAPER, HIDDEN), KEY_RULES):
         if (tau, masking, rule) != (1, PAPER, "unchosen"):
             assert np.isfinite(stage2_loss(weights, weights, SMALL, tau, masking, "block", rule)).all()
     with pytest.raises(ValueError, match="alpha = beta = 0 is not allowed here"):
         stage2_loss(weights, weights, SMALL, 1, PAPER, "block", "unchosen")
-    with pytest.raises(ValueError, match="tau = \\[1, 2\\] is not allowed"):
-        minimise_stage2(SMALL, [1, 2], PAPER)
-    with pytest.raises(ValueError, match="no minimum"):  # predictions of .01 at most: never enough attention
-        minimise_stage2(SMALL, 2, KEPT, (0, 0.01, 0, 0), "unchosen")
     with pytest.raises(ValueError, match="p_m = 1 is not allowed with unchosen keys"):
         stage2_loss(1, 1, SMALL, 2, Masking(1, 0.3, 0.2), "block", "unchosen")
 
 
-def test_no_minimum_in_a_valley_that_never_ends():
-    """alpha and beta grow together for ever, at a fixed ratio; each alone would stop."""
-    value = (-0.02616, 1.37307, -0.09614, 0.00688)
-    with pytest.raises(ValueError, match="no minimum"):
-        minimise_stage2(TopicModel(3, 10), 3, HEAVY, value)
+def test_no_minimum():
+    """Predictions of .01 at most: never enough attention. A valley where alpha and beta grow together for ever."""
+    for arguments in (
+        (SMALL, 2, NO_RANDOM, (0, 0.01, 0, 0), "unchosen"),
+        (TopicModel(3, 10), 3, HEAVY, (-0.02616, 1.37307, -0.09614, 0.00688)),
+    ):
+        with pytest.raises(ValueError, match="no minimum"):
+            minimise_stage2(*arguments)
 
 
 @pytest.mark.parametrize("rule", ["excluded", "unchosen"])
 def test_no_attention_to_the_own_topic_where_it_says_another_word(rule):
-    assert minimise_stage2(SMALL, 2, KEPT, (0, -0.01, -0.01, 0), rule)[:3] == (0, 0, 0)
+    assert minimise_stage2(SMALL, 2, NO_RANDOM, (0, -0.01, -0.01, 0), rule)[:3] == (0, 0, 0)
 
 
 @rules

@@ -1,39 +1,31 @@
-"""What is read off a matrix, and off a model's attention, against loops over all pairs."""
+"""What is read off a matrix, off a model's attention and off word counts, against loops over all pairs."""
+
+from itertools import product
 
 import numpy as np
 import pytest
 
 import topiclib as tl
-from topiclib.measure import attention_by_relation
+from topiclib.data import resample
+from topiclib.measure import attention_by_relation, block_means, effect_size, repeats
 
 TOPICS = tl.TopicModel(T=3, v=4)
 
 
 def test_block_statistics_by_hand():
-    W = np.random.default_rng(0).normal(size=(13, 13))
-    got = tl.block_statistics(W, TOPICS.topic_of)
-    same, different, diagonal = [], [], []
-    for i in range(1, 13):
-        for j in range(1, 13):
-            kind = diagonal if i == j else same if (i - 1) // 4 == (j - 1) // 4 else different
-            kind.append(W[i, j])
-    wanted = (np.mean(diagonal), np.mean(same), np.mean(different), W[1:, 0].mean())
-    assert got == pytest.approx(wanted)
-    assert got.contrast == pytest.approx(wanted[1] - wanted[2]) and got.excess == pytest.approx(wanted[0] - wanted[1])
-
-
-def test_block_statistics_leaves_out_words_without_a_topic():
-    W = np.ones((13, 13))
-    W[:, 5] = W[5, :] = 100
-    topic_of = TOPICS.topic_of.copy()
+    """Word 5 in no topic, so left out."""
+    W, topic_of = np.random.default_rng(0).normal(size=(13, 13)), TOPICS.topic_of.copy()
     topic_of[5] = -1
-    assert tl.block_statistics(W, topic_of)[:3] == (1, 1, 1)
-
-
-def test_block_statistics_of_no_pair_and_of_another_shape():
+    words, found = [1, 2, 3, 4, *range(6, 13)], {"diagonal": [], "same": [], "different": []}
+    for i, j in product(words, words):
+        found["diagonal" if i == j else "same" if (i - 1) // 4 == (j - 1) // 4 else "different"].append(W[i, j])
+    diagonal, same, different = map(np.mean, found.values())
+    got = tl.block_statistics(W, topic_of)
+    assert got == pytest.approx((diagonal, same, different, W[words, 0].mean()))
+    assert (got.contrast, got.excess) == pytest.approx((same - different, diagonal - same))
     assert np.isnan(tl.block_statistics(np.eye(4), tl.TopicModel(3, 1).topic_of).same_topic)
     with pytest.raises(ValueError, match=r"W of shape \(20, 20\) is not allowed: a row and a column for each token"):
-        tl.block_statistics(np.eye(20), TOPICS.topic_of)
+        tl.block_statistics(np.eye(20), topic_of)
 
 
 def test_shuffled_topics_keep_sizes_and_lose_the_blocks():
@@ -54,10 +46,8 @@ def attention_pair_by_pair(model, keys, queries, topic_of):
             continue
         A = np.exp(scores[np.ix_(key_words, query_words)])
         A /= A.sum(axis=0)  # every column of the attention matrix sums to 1
-        for i, key in enumerate(key_words):
-            for j, query in enumerate(query_words):
-                if min(topic_of[key], topic_of[query]) < 0:
-                    continue
+        for (i, key), (j, query) in product(enumerate(key_words), enumerate(query_words)):
+            if min(topic_of[key], topic_of[query]) >= 0:
                 same = topic_of[key] == topic_of[query]
                 relation = "same word" if key == query else "same topic" if same else "different"
                 found[relation].append(len(key_words) * A[i, j])
@@ -114,3 +104,41 @@ def test_the_weights_of_assumption_2_are_read_off_the_scores():
     assert tl.assumption2_weights(model, topics.topic_of) == pytest.approx(expected, rel=1e-12)
     dealt = tl.shuffle_topics(topics.topic_of, np.random.default_rng(0))
     assert tl.assumption2_weights(model, dealt)[0] < 1.5, "expected little of alpha with topics dealt to other words"
+
+
+def test_repeats_by_hand():
+    """Lengths 4 and 2, so weights 2/3 and 1/3; word 1 makes 6 of 16 pairs of positions, then 2 of 4."""
+    counts, P = np.array([[0, 3, 1], [0, 2, 0]]), np.array([[0, 0.5, 0.5], [0, 1, 0]])
+    observed, expected = repeats(counts, P)
+    np.testing.assert_allclose(observed, [0, 2 / 3 * 6 / 16 + 1 / 3 * 2 / 4, 0])
+    np.testing.assert_allclose(expected, [0, 2 / 3 * 12 / 16 / 4 + 1 / 3 * 2 / 4, 2 / 3 * 12 / 16 / 4])
+
+
+def test_repeats_see_bursts_and_nothing_in_independent_words():
+    topics, rng = tl.TopicModel(2, 5), np.random.default_rng(1)
+    documents = tl.sample_documents(topics, 4000, tl.DirichletTopics(1.0), (10, 40), rng)
+    P, bursty = documents.theta @ topics.membership.T / topics.v, 4 * documents.counts  # each word four times
+    for counts in (documents.counts, resample(bursty, P, rng)):
+        observed, expected = repeats(counts, P)
+        np.testing.assert_allclose(observed[1:] / expected[1:], 1, atol=0.1)
+    observed, expected = repeats(bursty, P)
+    assert (observed[1:] > 1.1 * expected[1:]).all()
+
+
+def test_effect_size_by_hand():
+    W, topic_of = np.random.default_rng(0).normal(size=(12, 12)), np.array([-1, 0, 0, 0, 0, 0, 1, 1, 1, -1, 2, -1])
+    pairs = [(i, j) for i, j in product(range(12), range(12)) if i != j and min(topic_of[i], topic_of[j]) >= 0]
+    same, different = ([W[i, j] for i, j in pairs if (topic_of[i] == topic_of[j]) == alike] for alike in (True, False))
+    squares = sum(((np.array(part) - np.mean(part)) ** 2).sum() for part in (same, different))
+    spread = (squares / (len(pairs) - 2)) ** 0.5
+    assert effect_size(W, topic_of) == pytest.approx((np.mean(same) - np.mean(different)) / spread)
+
+
+def test_block_means():
+    topic_of, W = np.array([-1, 0, 1, 0, 1, 0]), np.arange(36.0).reshape(6, 6)
+    means = block_means(W, topic_of)
+    np.testing.assert_array_equal(means[0], W[0])
+    np.testing.assert_array_equal(means[:, 0], W[:, 0])
+    inside = [W[i, j] for i, j in product((1, 3, 5), (1, 3, 5)) if i != j]
+    assert means[1, 1] == means[1, 3] == means[5, 1] == pytest.approx(np.mean(inside))
+    assert means[2, 1] == means[4, 5] == pytest.approx(np.mean(W[np.ix_([2, 4], [1, 3, 5])]))

@@ -6,6 +6,8 @@ from math import sqrt
 import numpy as np
 import pytest
 import torch
+from cases import NO_RANDOM, PAPER, cases, losses, rules
+from cases import UNEVEN as HEAVY
 from truth import close, gradients_at_zero, problems, projectors
 
 from topiclib import modes
@@ -15,20 +17,8 @@ from topiclib.model import KEY_RULES, LOSSES, TopicTransformer, batches, loss_su
 from topiclib.modes import critical_weight_decay, mode_rates, stage1_numbers, to_matrix, to_numbers, value_rate
 from topiclib.theory import ridge_optimum, stage1_optimum
 
-PAPER = Masking(0.15, 0.1, 0.1)
-HEAVY = Masking(0.4, 0.25, 0.2)
-NO_RANDOM = Masking(0.3, 0.2, 0.0)
 SMALL, TWO = TopicModel(3, 2), FixedTopics(2)
-HEADLINE = TopicModel(10, 10)
-LDA = DirichletTopics(0.1)
-CASES = [(TopicModel(2, 3), FixedTopics(1)), (TopicModel(3, 2), FixedTopics(2)), (TopicModel(4, 1), FixedTopics(2))]
-CASES += [(TopicModel(5, 2), FixedTopics(3)), (TopicModel(5, 2), FixedTopics(4)), (TopicModel(3, 3), FixedTopics(1))]
-cases = pytest.mark.parametrize(("topics", "mixture"), CASES, ids=str)
-rules = pytest.mark.parametrize("rule", KEY_RULES)
-losses = pytest.mark.parametrize("loss", LOSSES)
-
-
-# Six numbers a matrix
+HEADLINE, LDA = TopicModel(10, 10), DirichletTopics(0.1)
 
 
 @pytest.mark.parametrize("topics", [TopicModel(2, 3), TopicModel(3, 2), TopicModel(4, 1)], ids=str)
@@ -36,11 +26,10 @@ def test_numbers_are_averages_over_relabellings(topics):
     rng = np.random.default_rng(0)
     numbers = rng.normal(size=6)
     matrix = to_matrix(numbers, topics)
-    if topics.v == 1:
-        numbers[4] = 0
+    numbers[4] *= topics.v > 1
     close(to_numbers(matrix, topics), numbers, 1e-14)
-    assert matrix[0, 0] == numbers[0] and matrix[0, 1] == numbers[1] and matrix[1, 0] == numbers[2]
-    assert matrix[1, 1] == numbers[3] and matrix[1, topics.v + 1] == numbers[5]
+    entries = matrix[0, 0], matrix[0, 1], matrix[1, 0], matrix[1, 1], matrix[1, topics.v + 1]
+    assert entries == tuple(numbers[[0, 1, 2, 3, 5]])
     W, average = rng.normal(size=matrix.shape), np.zeros(matrix.shape)
     for _ in range(1500):
         words = 1 + np.arange(topics.V).reshape(topics.T, topics.v)[rng.permutation(topics.T)]
@@ -48,11 +37,7 @@ def test_numbers_are_averages_over_relabellings(topics):
         average += W[np.ix_(order, order)] / 1500
         close(matrix[np.ix_(order, order)], matrix, 0)
     close(average, to_matrix(to_numbers(W, topics), topics), 0.2)
-    residual = W - to_matrix(to_numbers(W, topics), topics)
-    close(to_numbers(residual, topics), 0, 1e-14)
-
-
-# Stage 1 and the modes of G
+    close(to_numbers(W - to_matrix(to_numbers(W, topics), topics), topics), 0, 1e-14)
 
 
 @rules
@@ -142,12 +127,9 @@ def test_closed_form_for_dirichlet_topics(T, v, alpha):
     assert rates.topic == pytest.approx(sigma, rel=1e-9)
     close(rates[1:], 0, 1e-15)
     if T == 2:
-        _, G = gradients_at_zero(
-            TopicModel(T, v), PAPER, DirichletTopics(alpha), "unchosen", "squared", np.eye(1 + T * v)
-        )
-        rates = mode_rates(
-            TopicModel(T, v), PAPER, DirichletTopics(alpha), value=to_numbers(np.eye(1 + T * v), TopicModel(T, v))
-        )
+        population, identity = (TopicModel(T, v), PAPER, DirichletTopics(alpha)), np.eye(1 + T * v)
+        _, G = gradients_at_zero(*population, "unchosen", "squared", identity)
+        rates = mode_rates(*population, value=to_numbers(identity, TopicModel(T, v)))
         contrasts, within = projectors(T, v)
         close(contrasts @ G, -rates.topic * contrasts, 1e-10)
         close(within @ G, -rates.within * within, 1e-10)
@@ -166,7 +148,7 @@ def test_value_rate_is_how_fast_stage_1_ends(rule):
     assert (flow.norms["W_K"] == 0).all()
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@losses
 def test_critical_weight_decay(loss):
     topics, mixture = TopicModel(5, 2), FixedTopics(2)
     critical = critical_weight_decay(topics, PAPER, mixture, loss)
@@ -180,9 +162,6 @@ def test_critical_weight_decay(loss):
         assert sign * (flow.norms["W_K"][-1] - flow.norms["W_K"][0]) > 0
     with pytest.raises(ValueError, match="no weight decay is critical"):
         critical_weight_decay(topics, PAPER, FixedTopics(1))  # squared loss: sigma is 0
-
-
-# Finite documents
 
 
 def exact_finite_rates(topics, masking, tau, lengths, rule, loss, W_V):
@@ -250,8 +229,7 @@ def test_finite_documents_against_sampled_masks(mixture, rule, loss, monkeypatch
     z = (np.array(rates[:2]) - mean[:2]) / error[:2]
     assert np.abs(z).max() < 4, (rates, mean, error)
     assert rates.topic / error[0] > 8  # sharp enough to tell
-    if rule == "attended":
-        assert np.sign(rates.mask) == -np.sign(mean[2])
+    assert rule != "attended" or np.sign(rates.mask) == -np.sign(mean[2])
     infinite = mode_rates(topics, HEAVY, mixture, loss, rule, value=value)
     assert np.abs((np.array(infinite[:2]) - mean[:2]) / error[:2]).max() > 6
 
@@ -268,28 +246,17 @@ def test_stage_1_of_finite_documents(rule):
     assert (W == again).all()  # always the same documents
 
 
-# The run of the paper's size
-
-
 def test_headline_numbers():
-    root_d = sqrt(101)
-    W_V = to_matrix(stage1_numbers(HEADLINE, PAPER, LDA, "cross-entropy", weight_decay=1e-5), HEADLINE)
-    assert np.linalg.norm(W_V) == pytest.approx(130.6, rel=5e-3)
-    infinite = mode_rates(HEADLINE, PAPER, LDA, "cross-entropy", weight_decay=1e-5).topic / root_d - 2e-5
-    finite = (
-        mode_rates(HEADLINE, PAPER, LDA, "cross-entropy", weight_decay=1e-5, length=(100, 150)).topic / root_d - 2e-5
-    )
+    headline, small = (HEADLINE, PAPER, LDA, "cross-entropy"), dict(weight_decay=1e-5)
+    assert np.linalg.norm(to_matrix(stage1_numbers(*headline, **small), HEADLINE)) == pytest.approx(130.6, rel=5e-3)
+    infinite, finite = (mode_rates(*headline, **small, length=n).topic / sqrt(101) - 2e-5 for n in (None, (100, 150)))
     assert infinite == pytest.approx(3.94e-5, rel=5e-3) and finite == pytest.approx(3.87e-5, rel=5e-3)
-    assert finite < infinite
-    attended = mode_rates(HEADLINE, PAPER, LDA, "cross-entropy", "attended", 1e-5)
+    attended = mode_rates(*headline, "attended", **small)
     assert -attended.mask == pytest.approx(0.038, rel=0.01) and attended.topic == pytest.approx(6.3e-4, rel=0.01)
     assert mode_rates(HEADLINE, PAPER, LDA).topic == pytest.approx(2.75e-5, rel=1e-6)
-    assert critical_weight_decay(HEADLINE, PAPER, LDA, "cross-entropy") == pytest.approx(2.54e-5, rel=5e-3)
+    assert critical_weight_decay(*headline) == pytest.approx(2.54e-5, rel=5e-3)
     assert critical_weight_decay(HEADLINE, PAPER, LDA) == pytest.approx(1.37e-6, rel=5e-3)
     assert fixed_point(HEADLINE, PAPER).key_norm == pytest.approx(46.571, abs=5e-4)
-
-
-# Errors
 
 
 @pytest.mark.parametrize(
@@ -319,7 +286,7 @@ def test_impossible_populations(options, message):
             reduced_flow(start=np.zeros((3, 6)), **arguments, learning_rate=1.0, steps=1)
 
 
-def test_other_errors():
+def test_wrong_shape_and_rule():
     with pytest.raises(ValueError, match=r"a matrix of shape \(6, 6\) is not allowed: \(7, 7\) is wanted"):
         to_numbers(np.eye(6), SMALL)
     with pytest.raises(ValueError, match="mask_keys = 'all' is not allowed"):

@@ -13,9 +13,9 @@ import pytest
 from prose import unsupported
 
 from topiclib.book import parameters
+from topiclib.book.run import KERNELSPEC
 
 NOTEBOOKS = sorted((parameters.ROOT / "notebooks").glob("*.ipynb"))
-KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 # Numbers in a notebook's prose that it does not measure: notebook -> {number: why}.
 ELSEWHERE: dict[str, dict[str, str]] = {}
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -39,6 +39,11 @@ def text_of(output):
     return output.get("text", "") or output.get("data", {}).get("text/plain", "")
 
 
+def kinds(output):
+    """The MIME types of an output's data."""
+    return set(output.get("data", {}))
+
+
 def tagged(path, tag):
     return [cell for cell in read(path).cells if tag in cell.metadata.get("tags", [])]
 
@@ -49,42 +54,36 @@ def defaults(path):
     return values
 
 
+def record(path):
+    """What the notebook's last run wrote of its statements."""
+    return json.loads((parameters.ROOT / "figures" / f"statements_{path.stem[:2]}.json").read_text(encoding="utf-8"))
+
+
 def test_there_are_notebooks():
-    assert NOTEBOOKS, "expected notebooks in notebooks/, got none: a rule that is tested on nothing holds for nothing"
+    assert NOTEBOOKS, "a rule that is tested on nothing holds for nothing"
 
 
 @every_notebook
 def test_cells_were_run_once_in_order(path):
     got = [cell.execution_count for cell in code_cells(path)]
-    expected = list(range(1, len(got) + 1))
-    assert got == expected, (
-        f"expected execution counts {expected}, got {got}: nbval does not compare a cell without a count; "
-        f"commit what `python -m topiclib run {path.stem[:2]}` wrote"
-    )
+    how = f"nbval skips a cell without a count; commit what `python -m topiclib run {path.stem[:2]}` wrote"
+    assert got == list(range(1, len(got) + 1)), how
 
 
 @every_notebook
 def test_every_line_of_the_parameters_cell_is_documented(path):
-    cells = tagged(path, "parameters")
-    assert len(cells) == 1, f"expected one cell tagged parameters, got {len(cells)}"
-    lines = [line for line in cells[0].source.splitlines() if line.strip()]
-    names = [re.match(r"\w*", line).group() for line in lines]
+    (cell,) = tagged(path, "parameters")
+    names = [re.match(r"\w*", line).group() for line in cell.source.splitlines() if line.strip()]
     seen = papermill.inspect_notebook(str(path))
-    assert names == list(seen), (
-        f"expected every line to be a parameter that papermill sees, got {names} in the cell and {list(seen)} from "
-        "papermill, which cannot read a line with two equals signs or a value over several lines"
-    )
+    assert names == list(seen), "papermill cannot read a line with two equals signs or a value over several lines"
     for name, found in seen.items():
         assert found["inferred_type_name"] in parameters.TYPES and found["help"], (
-            f"expected `{name}: type = value  # comment`, got {found}: a line without a comment says nothing in "
-            "`papermill --help-notebook`"
+            f"expected `{name}: type = value  # comment`, got {found}"
         )
     ours = parameters.read_parameters(path)
     theirs = {n: (x["inferred_type_name"], ast.literal_eval(x["default"]), x["help"]) for n, x in seen.items()}
-    assert {n: (x.type.__name__, x.default, x.help) for n, x in ours.items()} == theirs, (
-        "expected topiclib.parameters to read the cell as papermill does"
-    )
-    assert "figures_dir" in ours, "expected the parameter figures_dir, got none"
+    assert {n: (x.type.__name__, x.default, x.help) for n, x in ours.items()} == theirs
+    assert "figures_dir" in ours
 
 
 @every_notebook
@@ -92,29 +91,38 @@ def test_parameters_are_checked_in_the_next_cell(path):
     cells = code_cells(path)
     after = cells[cells.index(tagged(path, "parameters")[0]) + 1].source
     expected = f'book = tl.begin("{path.stem}", globals())'
-    assert expected in after, f"expected {expected} in the cell after the parameters, got {after!r}: a copied name?"
+    assert expected in after, "a copied name?"
 
 
 @every_notebook
 def test_metadata_does_not_change_from_run_to_run(path):
-    notebook = read(path)
-    expected = {"kernelspec": KERNELSPEC, "language_info": {"name": "python"}}
     how = f"`python -m topiclib run {path.stem[:2]}` strips what JupyterLab and papermill add"
-    assert notebook.metadata == expected, f"expected {expected}, got {dict(notebook.metadata)}: {how}"
-    noise = {key for cell in notebook.cells for key in cell.metadata} & {"papermill", "execution", "widgets"}
-    assert not noise, f"expected no timings or widgets in cell metadata, got {sorted(noise)}: {how}"
+    assert read(path).metadata == {"kernelspec": KERNELSPEC, "language_info": {"name": "python"}}, how
+    assert not {key for cell in read(path).cells for key in cell.metadata} & {"papermill", "execution", "widgets"}, how
 
 
 @every_notebook
 def test_no_injected_parameters(path):
-    got = [cell.source for cell in tagged(path, "injected-parameters")]
-    assert not got, f"expected the default parameters, got {got}: a run with other values was copied from runs/"
+    assert not tagged(path, "injected-parameters"), "a run with other values was copied from runs/"
 
 
 @every_notebook
-def test_no_errors_and_nothing_on_stderr(path):
-    bad = [output for output in outputs(path) if output.output_type == "error" or output.get("name") == "stderr"]
-    assert not bad, f"expected no error and no stderr output, got {bad[:1]}: a warning is fixed at its cause"
+@pytest.mark.parametrize(
+    "is_wrong, mistake",
+    [
+        (lambda x: x.output_type == "error" or x.get("name") == "stderr", "a warning is fixed at its cause"),
+        (lambda x: "text/html" in kinds(x), "print a fixed-width table, not a data frame"),
+        (
+            lambda x: x.output_type != "display_data" and any(kind.startswith("image/") for kind in kinds(x)),
+            "the last line of the cell returns the figure",
+        ),
+        (lambda x: any("widget" in kind for kind in kinds(x)), "`python -m topiclib run` leaves text in its place"),
+    ],
+    ids=["error", "html", "returned-image", "widget"],
+)
+def test_outputs_of_no_such_kind(path, is_wrong, mistake):
+    got = [output for output in outputs(path) if is_wrong(output)]
+    assert not got, f"{mistake}: {got[:1]}"
 
 
 @every_notebook
@@ -131,20 +139,7 @@ def test_text_that_differs_between_machines(path, pattern, mistake):
     # An inline figure carries its repr beside the image; no reader sees that one.
     texts = [text_of(output) for output in outputs(path) if "image/png" not in output.get("data", {})]
     got = [line for text in texts for line in text.splitlines() if re.search(pattern, line)]
-    assert not got, f"expected no text like {pattern}, got {got[:1]}: {mistake}"
-
-
-@every_notebook
-def test_no_html(path):
-    html = [output for output in outputs(path) if "text/html" in output.get("data", {})]
-    assert not html, f"expected text only, got {len(html)} HTML outputs: print a fixed-width table, not a data frame"
-
-
-@every_notebook
-def test_images_are_displayed_not_returned(path):
-    images = [output for output in outputs(path) if any(kind.startswith("image/") for kind in output.get("data", {}))]
-    got = [output.output_type for output in images if output.output_type != "display_data"]
-    assert not got, f"expected display_data for every image, got {got}: the last line of the cell returns the figure"
+    assert not got, f"{mistake}: {got[:1]}"
 
 
 @every_notebook
@@ -163,18 +158,16 @@ def test_images_are_displayed_not_returned(path):
 def test_lines_of_code_that_hide_something(path, pattern, mistake):
     lines = [line for cell in code_cells(path) for line in cell.source.splitlines()]
     got = [line for line in lines if re.search(pattern, line)]
-    assert not got, f"expected no line like {pattern}, got {got[:1]}: {mistake}"
+    assert not got, f"{mistake}: {got[:1]}"
 
 
 @every_notebook
 def test_nbval_compares_enough(path):
     def compared(output):
-        return output.output_type == "stream" or (
-            "text/plain" in output.get("data", {}) and "image/png" not in output.data
-        )
+        return output.output_type == "stream" or ("text/plain" in kinds(output) and "image/png" not in kinds(output))
 
     got = sum(any(map(compared, cell.outputs)) for cell in code_cells(path))
-    assert got >= 5, f"expected text from at least 5 cells, got {got}: nbval skips images; print a digest beside them"
+    assert got >= 5, "text from at least 5 cells is wanted: nbval skips images; print a digest beside them"
 
 
 @every_notebook
@@ -182,87 +175,67 @@ def test_no_cell_is_hidden_from_nbval(path):
     cells = read(path).cells
     got = [cell.source for cell in cells if "NBVAL_" in cell.source or "nbval" in str(cell.metadata.get("tags", []))]
     got += [cell.source for cell in cells if "raises-exception" in cell.metadata.get("tags", [])]
-    assert not got, f"expected every output to be compared, got {got[:1]}: print fewer digits instead"
-
-
-@every_notebook
-def test_no_widget_without_a_kernel(path):
-    kinds = {kind for output in outputs(path) for kind in output.get("data", {})}
-    got = [kind for kind in kinds if "widget" in kind]
-    assert not got, f"expected text in a widget's place, got {got}: `python -m topiclib run {path.stem[:2]}` leaves it"
+    assert not got, "every output is compared: print fewer digits instead"
 
 
 @every_notebook
 def test_first_cell_says_what_this_is(path):
     first = read(path).cells[0]
-    title = f"# {path.stem[:2]} · "
-    assert first.cell_type == "markdown" and first.source.startswith(title), (
-        f"expected a first cell that starts with {title!r}, got {first.source[:40]!r}"
-    )
+    assert first.cell_type == "markdown" and first.source.startswith(f"# {path.stem[:2]} · ")
     for wanted in ("arxiv.org/abs/2303.04245", "In this notebook", "Runs in about"):
-        assert wanted in first.source, f"expected {wanted!r} in the first cell, got a cell without it"
+        assert wanted in first.source
 
 
 @every_notebook
 def test_size(path):
-    size = path.stat().st_size / 1000
-    assert size < 800, f"expected less than 800 kB, got {size:.0f} kB: lower the resolution of the inline figures"
+    assert path.stat().st_size < 800_000, "lower the resolution of the inline figures"
 
 
 @every_notebook
 def test_statements_come_out_as_expected_and_as_printed(path):
     last = code_cells(path)[-1]
-    assert last.source.strip() == "book.finish()", f"expected book.finish() in the last cell, got {last.source!r}"
-
-    record = parameters.ROOT / "figures" / f"statements_{path.stem[:2]}.json"
+    assert last.source.strip() == "book.finish()"
     how = f"commit the notebook and figures/ as `python -m topiclib run {path.stem[:2]}` wrote them, together"
-    assert record.is_file(), f"expected figures/{record.name}, got no such file: {how}"
-    written = json.loads(record.read_text(encoding="utf-8"))
-    assert written["notebook"] == path.stem, f"expected the record of {path.stem}, got {written['notebook']}: {how}"
-    assert written["parameters"] == defaults(path), (
-        f"expected the defaults {defaults(path)}, got {written['parameters']}: if a default was changed on purpose, "
-        f"delete the record, then {how}"
-    )
+    written = record(path)
+    assert written["notebook"] == path.stem, how
+    assert written["parameters"] == defaults(path), f"if a default was changed on purpose, delete the record; {how}"
     statements = written["statements"]
     failed = [one["says"] for one in statements if not one["as_expected"]]
-    assert statements and not failed, f"expected every statement as expected, got {failed or 'none'}"
+    assert statements and not failed, f"not as expected: {failed}"
     checks = sum(len(one["checks"]) for one in statements)
     summary = f"{len(statements)} of {len(statements)} statements as expected, {checks} checks"
     assert text_of(last.outputs[-1]).splitlines()[-1] == summary, how
 
     printed = " ".join(" ".join(map(text_of, outputs(path))).split())
     for one in statements:
-        for wanted in (f"{one['paper']} · {one['says']} [{one['verdict']}]", one["instead"]):
-            assert " ".join(wanted.split()) in printed, f"expected {wanted!r} in an output: {how}"
-        for check in one["checks"]:
-            row = f"{check['measured']} {check['expected']}"
-            assert row in printed, f"expected {row!r} of {check['name']} in an output: {how}"
+        rows = [f"{check['measured']} {check['expected']}" for check in one["checks"]]
+        for wanted in (f"{one['paper']} · {one['says']} [{one['verdict']}]", one["instead"], *rows):
+            assert " ".join(wanted.split()) in printed, f"not printed: {wanted!r}; {how}"
 
 
 @every_notebook
 def test_what_shows_that_a_statement_stops_holding(path):
-    record = parameters.ROOT / "figures" / f"statements_{path.stem[:2]}.json"
-    for one in json.loads(record.read_text(encoding="utf-8"))["statements"]:
+    for one in record(path)["statements"]:
         outside = [check["name"] for check in one["checks"] if check["kind"] == "outside"]
-        assert bool(one["only"]) == bool(outside), (
-            f"expected only= and s.outside(...) together, got only={one['only']!r} and {outside} in {one['says']!r}"
-        )
+        assert bool(one["only"]) == bool(outside), f"only= and s.outside(...) come together: {one['says']}"
+
+
+def not_measured(path):
+    """Numbers in the prose of a notebook that no output or parameter rounds to."""
+    markdown = [cell.source for cell in read(path).cells if cell.cell_type == "markdown"]
+    return unsupported(markdown, [*map(text_of, outputs(path)), *(cell.source for cell in tagged(path, "parameters"))])
 
 
 @every_notebook
 def test_every_number_in_the_prose_is_measured(path):
-    markdown = [cell.source for cell in read(path).cells if cell.cell_type == "markdown"]
-    sources = [*map(text_of, outputs(path)), *(cell.source for cell in tagged(path, "parameters"))]
-    got = [number for number in unsupported(markdown, sources) if number not in ELSEWHERE.get(path.stem[:2], {})]
-    assert not got, f"expected numbers that an output or a parameter rounds to, got {got}: print them, or cut them"
+    got = [number for number in not_measured(path) if number not in ELSEWHERE.get(path.stem[:2], {})]
+    assert not got, f"print these, or cut them: {got}"
 
 
 def test_every_exception_is_needed():
     for number, exceptions in ELSEWHERE.items():
         (path,) = (path for path in NOTEBOOKS if path.stem.startswith(number))
-        markdown = [cell.source for cell in read(path).cells if cell.cell_type == "markdown"]
-        sources = [*map(text_of, outputs(path)), *(cell.source for cell in tagged(path, "parameters"))]
-        assert set(exceptions) <= set(unsupported(markdown, sources)), f"{path.stem} measures these, or is without them"
+        assert set(exceptions) <= set(not_measured(path)), f"{path.stem} measures these, or is without them"
 
 
 def test_every_figure_belongs_to_one_notebook():
@@ -270,15 +243,12 @@ def test_every_figure_belongs_to_one_notebook():
     names = {path.stem for path in (parameters.ROOT / "figures").glob("[ft]*")}
     owners = {name: Counter(stem for stem in text if f'\\"{name}\\"' in text[stem]) for name in names}
     got = {name: list(found) for name, found in owners.items() if len(found) != 1}
-    assert names and not got, f"expected one notebook that saves each figure or table, got {got}"
+    assert names and not got
 
 
 @every_notebook
 def test_a_stream_is_one_output(path):
+    how = f"commit what `python -m topiclib run {path.stem[:2]}` wrote, which joins the pieces"
     for cell in code_cells(path):
         streams = [output.get("name") for output in cell.outputs]
-        cut = [name for name, following in itertools.pairwise(streams) if name and name == following]
-        assert not cut, (
-            f"expected what cell [{cell.execution_count}] printed in one output, got pieces: commit what "
-            f"`python -m topiclib run {path.stem[:2]}` wrote, which joins them"
-        )
+        assert not [name for name, following in itertools.pairwise(streams) if name and name == following], how

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from cases import losses
 
 import topiclib as tl
 from topiclib.model import batches, loss_sum
@@ -27,11 +28,11 @@ def test_same_seed_same_run(documents, optimizer, learning_rate, trained):
         return model.numpy("W_V"), history
 
     (first, history), (second, again), (other, _) = run(1), run(1), run(2)
-    assert np.array_equal(first, second) and np.array_equal(history.loss, again.loss), "same seed, same bits"
+    assert np.array_equal(first, second) and np.array_equal(history.loss, again.loss)
     assert not np.array_equal(first, other)
 
 
-@pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
+@losses
 @pytest.mark.parametrize("optimizer, decay", [("sgd", "none"), ("sgd", "linear"), ("adam", "none")])
 def test_step_by_step(documents, loss, optimizer, decay):
     """theta -= lr (mean gradient + 2 lambda theta), or Adam's step; a record is the mean loss since the last one."""
@@ -78,14 +79,11 @@ def test_defaults(documents):
 
 
 def test_training_reaches_the_exact_optimum(documents):
-    moments = tl.corpus_moments(documents.counts, MASKING)
-    wanted = tl.corpus_optimum(moments, 1e-2)
+    wanted = tl.corpus_optimum(tl.corpus_moments(documents.counts, MASKING), 1e-2)
     model = tl.TopicTransformer(TOPICS)
     tl.train(model, documents, MASKING, learning_rate=1.0, weight_decay=1e-2, epochs=60, decay="linear")
-    distance = tl.relative_distance(model.numpy("W_V"), wanted)
-    assert distance < 0.05, f"relative distance to the exact optimum {distance:.3f}"
-    start = tl.TopicTransformer(TOPICS).numpy("W_V")
-    assert tl.relative_distance(start, wanted) > 0.5, "the start must not pass already"
+    assert tl.relative_distance(model.numpy("W_V"), wanted) < 0.05
+    assert tl.relative_distance(tl.TopicTransformer(TOPICS).numpy("W_V"), wanted) > 0.5
 
 
 def test_history(documents):
@@ -100,7 +98,7 @@ def test_history(documents):
     assert history.norms["W_V"][0] == pytest.approx(np.linalg.norm(tl.TopicTransformer(TOPICS).numpy("W_V")))
 
 
-@pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
+@losses
 def test_evaluate_is_the_mean_over_chosen_positions(documents, loss):
     masked = tl.mask_documents(documents, MASKING, np.random.default_rng(3))
     model = tl.TopicTransformer(TOPICS, ("W_K", "W_Q", "W_V"), scale=0.5)
@@ -131,9 +129,6 @@ def test_evaluate_is_the_mean_over_chosen_positions(documents, loss):
 def test_errors(documents, arguments, message):
     with pytest.raises(ValueError, match=message):
         tl.train(tl.TopicTransformer(TOPICS), documents, MASKING, **arguments)
-
-
-def test_nothing_to_train(documents):
     with pytest.raises(ValueError, match="no trained part"):
         tl.train(tl.TopicTransformer(TOPICS, ()), documents, MASKING)
 

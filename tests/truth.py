@@ -1,6 +1,7 @@
 """The truth that several tests share, written from the paper's definitions without topiclib. [MASK] is index 0."""
 
 from itertools import combinations
+from math import prod
 
 import numpy as np
 import torch
@@ -10,6 +11,17 @@ from scipy.special import roots_jacobi
 def topic_sets(T, tau):
     """Topic weights of every set of tau topics, one row each, (sets, T)."""
     return np.array([[(t in chosen) / tau for t in range(T)] for chosen in combinations(range(T), tau)])
+
+
+def theta_moment(mixture, T, sequence):
+    """E[theta_s theta_t ...], the probability of a topic sequence: over all topic sets, or by rising factorials."""
+    if hasattr(mixture, "tau"):
+        return topic_sets(T, mixture.tau)[:, list(sequence)].prod(1).mean()
+
+    def rising(x, n):
+        return prod(x + i for i in range(n))
+
+    return prod(rising(mixture.alpha, sequence.count(t)) for t in range(T)) / rising(T * mixture.alpha, len(sequence))
 
 
 def word_frequencies(theta, v):

@@ -96,8 +96,8 @@ def test_growth(record_property):
             times = "".join(f"{s:>10.3f} s" for s in seconds)
             record_property("row", f"{name:10}{value:>8,}{times}{peak[name, value]:>9.0f} MB")
     record_property("row", "")
-    assert peak["documents", 40_000] < 10 * peak["documents", 5_000], "expected memory in proportion to documents"
-    assert peak["length", 480] < 4 * peak["length", 30], "expected memory that hardly grows with the length"
+    assert peak["documents", 40_000] < 10 * peak["documents", 5_000]
+    assert peak["length", 480] < 4 * peak["length", 30]
 
 
 def test_sampling(table):
@@ -135,29 +135,27 @@ def masked_words(words):
 
 def bert_loss():
     """The BERT of `transformers` with one layer and head, as wide as the paper's one-hot model, and its loss."""
-    bert = BertForMaskedLM(
-        BertConfig(
-            vocab_size=TOPICS.V + 2,
-            hidden_size=TOPICS.V + 1,
-            num_hidden_layers=1,
-            num_attention_heads=1,
-            intermediate_size=4 * (TOPICS.V + 1),  # BERT's own proportion
-            max_position_embeddings=LENGTH[1],
-            pad_token_id=PAD,
-        )
+    config = BertConfig(
+        vocab_size=TOPICS.V + 2,
+        hidden_size=TOPICS.V + 1,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=4 * (TOPICS.V + 1),  # BERT's own proportion
+        max_position_embeddings=LENGTH[1],
+        pad_token_id=PAD,
     )
-    bert.train()
-    return list(
-        bert.parameters()
-    ), lambda shown, labels: bert(input_ids=shown, attention_mask=(shown != PAD).long(), labels=labels).loss
+    bert = BertForMaskedLM(config).train()
+
+    def loss(shown, labels):
+        return bert(input_ids=shown, attention_mask=(shown != PAD).long(), labels=labels).loss
+
+    return list(bert.parameters()), loss
 
 
 def position_loss(model, dtype=torch.float32):
     """Equations 4 to 6 position by position, N x N attention, with copies of the count model's parts, and its loss."""
-    W_K, W_Q, W_V = (
-        torch.nn.Parameter(part.detach().to(dtype), requires_grad=part.requires_grad)
-        for part in (model.W_K, model.W_Q, model.W_V)
-    )
+    parts = [model.W_K, model.W_Q, model.W_V]
+    W_K, W_Q, W_V = (part.detach().to(dtype).requires_grad_(part.requires_grad) for part in parts)
 
     def loss(shown, labels):
         Z = torch.nn.functional.one_hot(shown, TOPICS.V + 2)[..., :-1].to(dtype)  # (B, N, V+1)
@@ -202,13 +200,12 @@ def test_epoch(table, documents, kind, wanted):
     words = padded(documents[:200])
     shown, labels = masked_words(words)
     by_position = position_loss(model, torch.float64)[1](shown, labels).item()
-    assert abs(by_position - tl.evaluate(model, as_counts(shown, labels), "cross-entropy")) < 1e-12, "not the same loss"
+    assert abs(by_position - tl.evaluate(model, as_counts(shown, labels), "cross-entropy")) < 1e-12
 
     bert_steps, position_steps = 2, 5
+    options = {"loss": "cross-entropy", "epochs": 1, "batch_size": BATCH, "learning_rate": 0.1}
     ours, bert, position = turns(
-        lambda: tl.train(
-            model, documents, MASKING, loss="cross-entropy", epochs=1, batch_size=BATCH, learning_rate=0.1
-        ),
+        lambda: tl.train(model, documents, MASKING, **options),
         steps(*bert_loss(), words, bert_steps),
         steps(*position_loss(model), words, position_steps),
     )
@@ -250,17 +247,13 @@ def test_landscape(table):
         model = tl.TopicTransformer(TOPICS, (), initial=initial, mask_keys="excluded")
         enumerated.append(loss_sum(model(population), population.labels, "squared").item())
 
-    ours, theirs = turns(
-        lambda: grid.append(tl.stage2_loss(weights[:, None], weights, TOPICS, tau, MASKING)), enumerate_all
-    )
+    def formula():
+        grid.append(tl.stage2_loss(weights[:, None], weights, TOPICS, tau, MASKING))
+
+    ours, theirs = turns(formula, enumerate_all)
     assert abs(grid[0][7, 300] - enumerated[0]) < 1e-12
-    table(
-        "landscape, 400 x 400 points",
-        ours,
-        "sum over all topic sets, queries and labels",
-        theirs * points**2,
-        "1 point",
-    )
+    other = "sum over all topic sets, queries and labels"
+    table("landscape, 400 x 400 points", ours, other, theirs * points**2, "1 point")
 
 
 def test_gradient(table, documents):

@@ -1,25 +1,13 @@
 """Documents from articles, and what is measured on them."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
-from topiclib import (
-    DirichletTopics,
-    Masking,
-    TopicModel,
-    TopicTransformer,
-    attention_by_relation,
-    sample_documents,
-)
+import topiclib as tl
 from topiclib.text import bags, matched_means, topic_relations
 from topiclib.text.corpus import Corpus
-
-MASKING = Masking(0.3, 0.2, 0.1)
-TOPICS = TopicModel(4, 3)
-
-
-def documents_of(n):
-    return sample_documents(TOPICS, n, DirichletTopics(0.3), (4, 20), np.random.default_rng(0))
 
 
 def corpus_of(*articles):
@@ -65,9 +53,9 @@ def test_bag_corpus_checks_numbers_first(wrong, least):
 
 
 def test_fold_in_finds_the_mixture():
-    topics, rng = TopicModel(3, 4), np.random.default_rng(0)
+    topics, rng = tl.TopicModel(3, 4), np.random.default_rng(0)
     p = topics.membership[1:].T / topics.v + 1e-9
-    documents = sample_documents(topics, 50, DirichletTopics(0.5), 3000, rng)
+    documents = tl.sample_documents(topics, 50, tl.DirichletTopics(0.5), 3000, rng)
     P = bags.fold_in(documents.counts, p)
     assert P.shape == documents.counts.shape and not P[:, 0].any()
     np.testing.assert_allclose(P.sum(axis=1), 1, atol=1e-6)
@@ -76,27 +64,22 @@ def test_fold_in_finds_the_mixture():
 
 def test_attention_between_words():
     """Against each pair of words; the same-key ratio is 1 when the query does not matter, and larger when it does."""
-    documents = documents_of(30)
-    rng, member = np.random.default_rng(5), TOPICS.membership[1:].astype(bool)
-    per_key = rng.normal(size=13)
-    for scores, lowest, highest in ((np.outer(per_key, np.ones(13)), 1 - 1e-9, 1 + 1e-9), (None, 1.5, 20)):
-        S = TOPICS.membership @ TOPICS.membership.T + per_key[:, None] if scores is None else scores
-        initial = {"W_K": np.eye(13), "W_Q": S * 13**0.5}
-        model = TopicTransformer(TOPICS, (), initial=initial)
-        pairs = bags.attention_between_words(model, documents.counts)
-        at = 0
+    topics = tl.TopicModel(4, 3)
+    documents = tl.sample_documents(topics, 30, tl.DirichletTopics(0.3), (4, 20), np.random.default_rng(0))
+    per_key = np.random.default_rng(5).normal(size=13)
+    same_topic = topics.membership @ topics.membership.T
+    for weight, lowest, highest in ((0, 1 - 1e-9, 1 + 1e-9), (1, 1.5, 20)):
+        S = weight * same_topic + per_key[:, None]
+        model = tl.TopicTransformer(topics, (), initial={"W_K": np.eye(13), "W_Q": S * 13**0.5})
+        pairs, expected = bags.attention_between_words(model, documents.counts), []
         for number, n in enumerate(documents.counts):
             words = np.flatnonzero(n)
-            for key in words:
-                for query in words:
-                    if key != query:
-                        expected = n.sum() * np.exp(S[key, query]) / sum(n[w] * np.exp(S[w, query]) for w in words)
-                        found = (pairs.query[at] + 1, pairs.key[at] + 1, pairs.place[at] // 13, pairs.place[at] % 13)
-                        assert found == (query, key, number, key)
-                        assert pairs.attention[at] == pytest.approx(expected)
-                        at += 1
-        assert at == len(pairs.key)
-        ratio = matched_means(pairs, *topic_relations(member), pairs.place).ratio
+            for key, query in permutations(words, 2):
+                attention = n.sum() * np.exp(S[key, query]) / sum(n[w] * np.exp(S[w, query]) for w in words)
+                expected.append((query - 1, key - 1, 13 * number + key, attention))
+        got = pairs.query, pairs.key, pairs.place, pairs.attention
+        np.testing.assert_allclose(np.transpose(got), expected)
+        ratio = matched_means(pairs, *topic_relations(topics.membership[1:].astype(bool)), pairs.place).ratio
         assert lowest < ratio < highest
-    plain = attention_by_relation(TopicTransformer(TOPICS, (), initial={"W_K": np.eye(13)}), documents, TOPICS.topic_of)
-    assert plain.ratio == pytest.approx(1)
+    plain = tl.TopicTransformer(topics, (), initial={"W_K": np.eye(13)})
+    assert tl.attention_by_relation(plain, documents, topics.topic_of).ratio == pytest.approx(1)
