@@ -187,7 +187,7 @@ def number(value: float, digits: int, scale: float = 0.0) -> str:
     """`digits` significant digits of value, counted from the first digit of scale if that is larger."""
     if not math.isfinite(value):
         return str(value)
-    exponent = math.floor(math.log10(max(abs(value), scale) or 1))
+    exponent = int(f"{max(abs(value), scale) or 1:.{digits - 1}e}".partition("e")[2])  # of 0.9996 as printed, 1.00
     decimals = digits - 1 - exponent
     rounded = round(float(value), decimals)
     if rounded == 0:
