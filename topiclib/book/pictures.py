@@ -17,8 +17,7 @@ VISIBLE = 20.0  # root mean square of one tile, on a scale of 255
 
 
 def difference(new: bytes, old: bytes) -> float:
-    """The largest root mean square difference, over tiles, of two PNG images (0 to 255); inf if they cannot be
-    compared.
+    """The largest root mean square difference, over tiles, of two PNG images, 0 to 255; inf if there is no comparing.
 
     Over the whole of a figure a changed label or a lost curve would drown in the white around it.
     """

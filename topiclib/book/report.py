@@ -48,8 +48,8 @@ def _cell(cells: list[dict], statement: dict) -> dict:
 
 def _readme(told: list[dict]) -> str:
     """The README, its two lists filled."""
-    verdicts = {one["verdict"]: [f"*It {one['verdict']}*"] for one in told if one["verdict"] != "holds"}
-    headlines = [_item(x, x["says"], *verdicts.get(x["verdict"], [])) for x in told if x["headline"]]
+    holding = [(x, [f"*Only: {x['only']}*"] if x["only"] else []) for x in told if x["headline"]]
+    headlines = [_item(x, x["says"], *only) for x, only in holding]
     slips = [_item(x, f"*{x['says']}*", x["instead"]) for x in told if x["instead"]]
     text = (ROOT / "README.md").read_text("utf-8")
     for name, items in {"headlines": headlines, "slips": slips}.items():
